@@ -16,10 +16,8 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*?(?:\(.*\))?")
 
 def _files() -> list[str]:
     shown = [path for folder in PACKAGES.values() for path in folder.rglob("*") if path.suffix in {".py", ".sh", ".js"}]
-    return [
-        f"/{path.relative_to(ROOT)}"
-        for path in (*shown, *(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").glob("*"))
-    ]
+    shown += [*(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").glob("*")]
+    return [f"/{path.relative_to(ROOT)}" for path in shown]
 
 
 FILES = _files()

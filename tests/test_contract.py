@@ -7,7 +7,8 @@ verifiers is imported before a test runs.
 import ast
 import importlib
 import inspect
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
 
@@ -20,155 +21,102 @@ VERIFIERS = f"verifiers {version('verifiers')}"
 AFTER_0_4_0 = Version(version("verifiers")) > Version("0.4.0")
 """As in `agent_sandbox.verifiers_040`, which may be what cannot be imported."""
 
-OVERRIDDEN: dict[str, str | None] = {
-    "clients.client.Client.close": "self",
-    "clients.client.Client.get_response": "self dialect body sampling session_id turn headers",
-    "clients.client.Client.relay": "self dialect body session_id headers",
-    "clients.client.Client.relay_aux": "self dialect route body headers",
-    "clients.eval.EvalClient._headers": "self dialect incoming session_id",
-    "clients.eval.EvalClient._request": "self url body headers stream",
-    "configs.env.SharedEnvConfig.retries": None,
-    "configs.harness.HarnessConfig.disabled_tools": None,
-    "configs.runtime.NetworkPolicyConfig.allow": None,
-    "configs.runtime.NetworkPolicyConfig.block": None,
-    "configs.taskset.SharedTasksetConfig.task": None,
-    "dialects.base.Dialect.apply_overrides": "self body model sampling",
-    "dialects.base.Dialect.parse_request": "self body",
-    "dialects.base.Dialect.stream_parser": "self",
-    "dialects.base.Dialect.validate_response": "self raw",
-    "dialects.base.StreamParser.feed": None,
-    "dialects.base.StreamParser.finish": "self",
-    "dialects.chat.ChatDialect.rewrite_request": "self body before after",
-    "dialects.chat.ChatStreamParser.feed": "self raw",
-    "dialects.chat.ChatStreamParser.finish": "self",
-    "env.Env.finalize": "self task episode",
-    "env.Env.slots": "self task n",
-    "env.Env.run": "self task agents",
-    "env.Env.run_episode": "self task ctx on_trace on_discard",
-    "env.Env.serving": "self",
-    "env.Env.setup": "self agents",
-    "env.Env.start": "self",
-    "env.Env.stop": "self",
-    "harness.Harness.APPENDS_SYSTEM_PROMPT": None,
-    "harness.Harness.NEEDS_CONTAINER": None,
-    "harness.Harness.EXECUTES_CODE": None,
-    "harness.Harness.SUPPORTS_MCP": None,
-    "harness.Harness.SUPPORTS_RESUME": None,
-    "harness.Harness.SUPPORTS_SKILLS": None,
-    "harness.Harness._check_result": "self trace runtime result",
-    "harness.Harness.cleanup": "self trace runtime",
-    "harness.Harness.launch": "self ctx trace runtime endpoint secret mcp_urls data",
-    "harness.Harness.score": "self trace runtime",
-    "harness.Harness.session": "self ctx trace runtime endpoint secret mcp_urls data tool_interception_url",
-    "harness.Harness.setup": "self runtime",
-    "harness.HarnessSession.close": "self",
-    "harness.HarnessSession.steer": "self message message_id",
-    "harness.HarnessSession.turn": "self messages",
-    "interception.pool.ElasticInterceptionPool._server": "self",
-    "interception.pool.ElasticInterceptionPool.acquire": "self session",
-    "interception.pool.StaticInterceptionPool.acquire": "self session",
-    "interception.server.InterceptionServer._aux_handler_for": "self dialect route",
-    "interception.server.InterceptionServer._client": "self config",
-    "interception.server.InterceptionServer._handler_for": "self dialect",
-    "interception.server.InterceptionServer._session_for": "self request allow_service",
-    "interception.server.InterceptionServer.acquire": "self session",
-    "interception.server.InterceptionServer.handle_task_get": "self request",
-    "interception.server.InterceptionServer.load": None,
-    "interception.server.InterceptionServer.handle_models": "self request",
-    "interception.server.InterceptionServer.handle_request": "self request dialect",
-    "interception.server.InterceptionServer.handle_tool": "self request",
-    "interception.server.InterceptionServer.record_call": (
-        "self session dialect request started node finish_reason usage error policy_paths acp"
-    ),
-    "interception.server.InterceptionServer.register": "self session",
-    "interception.server.InterceptionServer.start": "self",
-    "interception.server.InterceptionServer.unregister": "self model_secret state_secret",
-    "judge.Judge.complete": "self messages trace schema parse sampling",
-    "mcp.server.ServerBase.server_name": None,
-    "mcp.server.ServerBase.setup": "self",
-    "mcp.server.ServerBase.setup_task": "self task",
-    "mcp.server.ServerBase.run": "",
-    "mcp.toolset.Toolset.register": "self mcp",
-    "runtimes.base.RuntimeProcess.kill": "self",
-    "runtimes.base.RuntimeProcess.poll": "self",
-    "runtimes.base.RuntimeProcess.terminate": "self",
-    "runtimes.base.RuntimeProcess.wait": "self",
-    "runtimes.base.RuntimeProcess.write": "self data",
-    "session.RolloutSession.refused": "self",
-    "task.Task.finalize": "self trace runtime",
-    "task.Task.key": None,
-    "task.Task.runtime_env": "self",
-    "task.Task.setup": "self trace runtime",
-    "task.Task.toolsets": "config",
-    "task.Task.validate": "self runtime",
-    "taskset.Taskset.load": "self",
-    "taskset.Taskset.toolsets": "config",
-}
-"""What a class of ours overrides of verifiers: a method with the names of its parameters, or None for an attribute."""
 
-OVERRIDDEN |= (
+def by_path(members: Mapping[str, str]) -> dict[str, str | None]:
+    """The parameters of each method by its dotted path, and None by that of each attribute."""
+    return {
+        f"{owner}.{name}": parameters if brackets else None
+        for owner, listed in members.items()
+        for name, brackets, parameters in re.findall(r"(\w+)(\(([^)]*)\))?(?:, |$)", listed)
+    }
+
+
+OVERRIDDEN = by_path(
     {
-        "configs.runtime.CustomRuntimeConfig.import_path": None,
-        "configs.runtime.PrimeConfig.type": None,
-        "runtimes.base.RuntimeBackend.SUPPORTS_PORT_EXPOSURE": None,
-        "runtimes.base.RuntimeBackend.SUPPORTS_TASK_IMAGES": None,
-        "runtimes.base.RuntimeBackend.SUPPORTS_USER_SWITCHING": None,
-        "runtimes.base.RuntimeBackend.bind": "self env",
-        "runtimes.base.RuntimeBackend.cleanup": "self",
-        "runtimes.base.RuntimeBackend.exec": "self runtime argv env",
-        "runtimes.base.RuntimeBackend.expose": "self port",
-        "runtimes.base.RuntimeBackend.host_url": "self url",
-        "runtimes.base.RuntimeBackend.is_local": None,
-        "runtimes.base.RuntimeBackend.prepare_execution": "self routes network",
-        "runtimes.base.RuntimeBackend.read": "self runtime path max_bytes",
-        "runtimes.base.RuntimeBackend.run": "self runtime argv env",
-        "runtimes.base.RuntimeBackend.run_background": "self runtime argv env log",
-        "runtimes.base.RuntimeBackend.start": "self",
-        "runtimes.base.RuntimeBackend.teardown": "self",
-        "runtimes.base.RuntimeBackend.write": "self runtime path data",
-        "runtimes.backends.prime.PrimeBackend.cleanup": "self",
-        "runtimes.backends.prime.PrimeBackend.exec": "self runtime argv env",
-        "runtimes.backends.prime.PrimeBackend.prepare_execution": "self routes network",
-        "runtimes.backends.prime.PrimeBackend.read": "self runtime path max_bytes",
-        "runtimes.backends.prime.PrimeBackend.run": "self runtime argv env",
-        "runtimes.backends.prime.PrimeBackend.run_background": "self runtime argv env log",
-        "runtimes.backends.prime.PrimeBackend.start": "self",
-        "runtimes.backends.prime.PrimeBackend.teardown": "self",
-        "runtimes.backends.prime.PrimeBackend.write": "self runtime path data",
-        "runtimes.backends.subprocess.SubprocessBackend.cleanup": "self",
-        "runtimes.backends.subprocess.SubprocessBackend.start": "self",
-        "runtimes.backends.subprocess.SubprocessBackend.teardown": "self",
-        "runtimes.runtime.Runtime.alive": "self",
-        "runtimes.runtime.Runtime.backend": None,
-        "runtimes.runtime.Runtime.exec": "self argv env",
-        "runtimes.runtime.Runtime.prepare_uv_script": "self script env activate",
-        "runtimes.runtime.Runtime.run": "self argv env",
-        "session.RolloutSession.rewrite_request": "self request run_stops dialect",
-        "task.Task.score": "self trace runtime deployment",
+        "clients.client.Client": (
+            "close(self), get_response(self dialect body sampling session_id turn headers), "
+            "relay(self dialect body session_id headers), relay_aux(self dialect route body headers)"
+        ),
+        "clients.eval.EvalClient": "_headers(self dialect incoming session_id), _request(self url body headers stream)",
+        "configs.env.SharedEnvConfig": "retries",
+        "configs.harness.HarnessConfig": "disabled_tools",
+        "configs.runtime.NetworkPolicyConfig": "allow, block",
+        "configs.taskset.SharedTasksetConfig": "task",
+        "dialects.base.Dialect": (
+            "apply_overrides(self body model sampling), parse_request(self body), stream_parser(self), "
+            "validate_response(self raw)"
+        ),
+        "dialects.base.StreamParser": "feed, finish(self)",
+        "dialects.chat.ChatDialect": "rewrite_request(self body before after)",
+        "dialects.chat.ChatStreamParser": "feed(self raw), finish(self)",
+        "env.Env": (
+            "finalize(self task episode), run(self task agents), run_episode(self task ctx on_trace on_discard), "
+            "serving(self), setup(self agents), slots(self task n), start(self), stop(self)"
+        ),
+        "harness.Harness": (
+            "APPENDS_SYSTEM_PROMPT, EXECUTES_CODE, NEEDS_CONTAINER, SUPPORTS_MCP, SUPPORTS_RESUME, SUPPORTS_SKILLS, "
+            "_check_result(self trace runtime result), cleanup(self trace runtime), "
+            "launch(self ctx trace runtime endpoint secret mcp_urls data), score(self trace runtime), "
+            "session(self ctx trace runtime endpoint secret mcp_urls data tool_interception_url), setup(self runtime)"
+        ),
+        "harness.HarnessSession": "close(self), steer(self message message_id), turn(self messages)",
+        "interception.pool.ElasticInterceptionPool": "_server(self), acquire(self session)",
+        "interception.pool.StaticInterceptionPool": "acquire(self session)",
+        "interception.server.InterceptionServer": (
+            "load, _aux_handler_for(self dialect route), _client(self config), _handler_for(self dialect), "
+            "_session_for(self request allow_service), acquire(self session), handle_models(self request), "
+            "handle_request(self request dialect), handle_task_get(self request), handle_tool(self request), "
+            "record_call(self session dialect request started node finish_reason usage error policy_paths acp), "
+            "register(self session), start(self), unregister(self model_secret state_secret)"
+        ),
+        "judge.Judge": "complete(self messages trace schema parse sampling)",
+        "mcp.server.ServerBase": "server_name, run(), setup(self), setup_task(self task)",
+        "mcp.toolset.Toolset": "register(self mcp)",
+        "runtimes.base.RuntimeProcess": "kill(self), poll(self), terminate(self), wait(self), write(self data)",
+        "session.RolloutSession": "refused(self)",
+        "task.Task": (
+            "key, finalize(self trace runtime), runtime_env(self), setup(self trace runtime), toolsets(config), "
+            "validate(self runtime)"
+        ),
+        "taskset.Taskset": "load(self), toolsets(config)",
+    }
+)
+"""What our classes override, by the class of verifiers: its attributes, and its methods with their parameters."""
+
+OVERRIDDEN |= by_path(
+    {
+        "configs.runtime.CustomRuntimeConfig": "import_path",
+        "configs.runtime.PrimeConfig": "type",
+        "runtimes.backends.prime.PrimeBackend": (
+            "cleanup(self), exec(self runtime argv env), prepare_execution(self routes network), "
+            "read(self runtime path max_bytes), run(self runtime argv env), run_background(self runtime argv env log), "
+            "start(self), teardown(self), write(self runtime path data)"
+        ),
+        "runtimes.backends.subprocess.SubprocessBackend": "cleanup(self), start(self), teardown(self)",
+        "runtimes.base.RuntimeBackend": (
+            "SUPPORTS_PORT_EXPOSURE, SUPPORTS_TASK_IMAGES, SUPPORTS_USER_SWITCHING, is_local, bind(self env), "
+            "cleanup(self), exec(self runtime argv env), expose(self port), host_url(self url), "
+            "prepare_execution(self routes network), read(self runtime path max_bytes), run(self runtime argv env), "
+            "run_background(self runtime argv env log), start(self), teardown(self), write(self runtime path data)"
+        ),
+        "runtimes.runtime.Runtime": (
+            "backend, alive(self), exec(self argv env), prepare_uv_script(self script env activate), run(self argv env)"
+        ),
+        "session.RolloutSession": "rewrite_request(self request run_stops dialect)",
+        "task.Task": "score(self trace runtime deployment)",
     }
     if AFTER_0_4_0
     else {
-        "runtimes.base.Runtime._read": "self path max_bytes",
-        "runtimes.base.Runtime.alive": "self",
-        "runtimes.base.Runtime.expose": "self port",
-        "runtimes.base.Runtime.host_url": "self url",
-        "runtimes.base.Runtime.info": None,
-        "runtimes.base.Runtime.network_restricted": None,
-        "runtimes.base.Runtime.open_process": "self argv env",
-        "runtimes.base.Runtime.prepare_execution": "self routes",
-        "runtimes.base.Runtime.prepare_uv_script": "self script env activate",
-        "runtimes.base.Runtime.run": "self argv env",
-        "runtimes.base.Runtime.run_background": "self argv env log",
-        "runtimes.base.Runtime.start": "self",
-        "runtimes.base.Runtime.stop": "self",
-        "runtimes.base.Runtime.supports_user": None,
-        "runtimes.base.Runtime.with_env": "self env",
-        "runtimes.base.Runtime.with_user": "self user home",
-        "runtimes.base.Runtime.write": "self path data",
-        "runtimes.prime.PrimeConfig.type": None,
-        "runtimes.prime.PrimeRuntime.run": "self argv env",
-        "session.RolloutSession.rewrite_request": "self request run_stops",
-        "task.Task.score": "self trace runtime",
+        "runtimes.base.Runtime": (
+            "info, network_restricted, supports_user, _read(self path max_bytes), alive(self), expose(self port), "
+            "host_url(self url), open_process(self argv env), prepare_execution(self routes), "
+            "prepare_uv_script(self script env activate), run(self argv env), run_background(self argv env log), "
+            "start(self), stop(self), with_env(self env), with_user(self user home), write(self path data)"
+        ),
+        "runtimes.prime.PrimeConfig": "type",
+        "runtimes.prime.PrimeRuntime": "run(self argv env)",
+        "session.RolloutSession": "rewrite_request(self request run_stops)",
+        "task.Task": "score(self trace runtime)",
     }
 )
 
@@ -191,7 +139,7 @@ CALLED = {
 
 METHODS = {path: parameters for path, parameters in (OVERRIDDEN | CALLED).items() if parameters is not None}
 
-ATTRIBUTES = {
+SAID = {
     "dialects.chat.ChatStreamParser": ("message_parts", "tool_calls", "finish_reason"),
     "env.Env": ("self._shared_tools", "self._interception"),
     "agent.Agent": ("self.harness", "self.runtime_config", "self.ctx", "self.config"),
@@ -213,8 +161,47 @@ ATTRIBUTES = {
     ),
     "interception.server._buffered_stream": ("timeout=KEEPALIVE_GRACE_SECONDS",),
     "interception.pool.ElasticInterceptionPool": ("self.servers", "self.stack"),
+    # A training client builds its renderer from what its start is judged by.
+    "clients.train.TrainClient.get_response": (
+        "ElasticRendererPool(",
+        "self.config.renderer_model_name or model,",
+        "self.config.renderer,",
+        'sampling_params.pop("chat_template_kwargs", None)',
+        "chat_template_kwargs=chat_template_kwargs,",
+        '"supports_process_multimodal"',
+    ),
+    # A request is served by the session of its bearer, and recorded by `record_call`.
+    "interception.server.InterceptionServer.handle_request": (
+        "self.sessions.get(dialect.secret(request.headers))",
+        "await session.refused()",
+        "await session.rewrite_request(",
+        "except RolloutError as error:\n            return self._fail(session, dialect, error)",
+        "self.record_call(",
+        "raw = await request.read()",
+        "body = from_json(raw)\n",
+        "body = dialect.apply_overrides(body, session.ctx.model, session.ctx.sampling)\n        streaming =",
+        "req_hash = await _request_digest(raw)\n",
+        "request._read_bytes = None",
+        "model_request = dialect.parse_request(body)\n        except ValueError as error:",
+    ),
+    # An answer is what the last parser of its dialect says.
+    "interception.server._collect_stream": (
+        *("parser = dialect.stream_parser()", "parser.feed(chunk)", "return parser.finish(), bytes(events)"),
+    ),
+    # A request is rewritten by hooks and kept results only.
+    "session.RolloutSession.rewrite_request": (
+        """
+        request = self.pin_tool_results(request)
+        tool_keys = self.tool_result_keys(request)
+        if not self.request_interceptors and (not run_stops or not self.request_stops):
+            return request, [], None
+""",
+    ),
+    "session.RolloutSession.pin_tool_results": (
+        "pinned = self.pinned_tool_results.get(key)\n            if pinned is None:\n                continue",
+    ),
 }
-"""Attributes that are read or set from outside, as the class's own source names them."""
+"""What the source of a class or function says: attributes that are read or set from outside, and what ours repeat."""
 
 PROGRAMS = ("verdict_programs", "supervisor", "call_function")
 """Packages and modules of ours that run in the sandbox and know nothing of verifiers."""
@@ -329,10 +316,10 @@ def test_the_list_of_overridden_methods_is_complete_and_holds_nothing_else() -> 
     assert set(OVERRIDDEN) - found_now == set(), f"{VERIFIERS} has it no longer, or we"
 
 
-@pytest.mark.parametrize(("owner", "names"), ATTRIBUTES.items())
-def test_an_attribute_that_is_used_from_outside_is_there(owner: str, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("owner", "needed"), SAID.items(), ids=SAID)
+def test_what_is_used_from_outside_or_repeated_stands_in_the_source(owner: str, needed: tuple[str, ...]) -> None:
     source = inspect.getsource(resolve(owner))  # type: ignore[arg-type]
-    assert [name for name in names if name not in source] == [], f"{VERIFIERS} changed {owner}"
+    assert [one for one in needed if one not in source] == [], f"{VERIFIERS} changed {owner}"
 
 
 def test_a_lent_box_is_stamped_on_its_information() -> None:
@@ -355,19 +342,6 @@ def test_a_new_server_has_the_attributes_that_are_used() -> None:
         assert hasattr(server, name), f"{VERIFIERS}: InterceptionServer.{name}"
 
 
-def test_a_training_client_builds_its_renderer_from_what_its_start_is_judged_by() -> None:
-    source = inspect.getsource(resolve("clients.train.TrainClient.get_response"))  # type: ignore[arg-type]
-    for needed in (
-        "ElasticRendererPool(",
-        "self.config.renderer_model_name or model,",
-        "self.config.renderer,",
-        'sampling_params.pop("chat_template_kwargs", None)',
-        "chat_template_kwargs=chat_template_kwargs,",
-        '"supports_process_multimodal"',
-    ):
-        assert needed in source, f"{VERIFIERS}: TrainClient.get_response has no {needed!r}"
-
-
 def test_the_serving_of_an_environment_is_the_one_that_serving_by_role_repeats() -> None:
     source = inspect.getsource(resolve("env.Env.serving"))  # type: ignore[arg-type]
     steps = ["self.shared_tools()", "make_interception(", "self._requires_tunnel(shared)", "async with interception"]
@@ -376,41 +350,3 @@ def test_the_serving_of_an_environment_is_the_one_that_serving_by_role_repeats()
     positions = [source.find(step) for step in steps]
     assert -1 not in positions, f"{VERIFIERS}: Env.serving"
     assert positions == sorted(positions), f"{VERIFIERS}: the order of Env.serving"
-
-
-def test_a_request_is_served_by_the_session_of_its_bearer_and_recorded_by_record_call() -> None:
-    source = inspect.getsource(resolve("interception.server.InterceptionServer.handle_request"))  # type: ignore[arg-type]
-    for needed in (
-        "self.sessions.get(dialect.secret(request.headers))",
-        "await session.refused()",
-        "await session.rewrite_request(",
-        "except RolloutError as error:\n            return self._fail(session, dialect, error)",
-        "self.record_call(",
-        "raw = await request.read()",
-        "body = from_json(raw)\n",
-        "body = dialect.apply_overrides(body, session.ctx.model, session.ctx.sampling)\n        streaming =",
-        "req_hash = await _request_digest(raw)\n",
-        "request._read_bytes = None",
-        "model_request = dialect.parse_request(body)\n        except ValueError as error:",
-    ):
-        assert needed in source, f"{VERIFIERS}: handle_request has no {needed!r}"
-
-
-def test_an_answer_is_what_the_last_parser_of_its_dialect_says() -> None:
-    source = inspect.getsource(resolve("interception.server._collect_stream"))  # type: ignore[arg-type]
-    for needed in ("parser = dialect.stream_parser()", "parser.feed(chunk)", "return parser.finish(), bytes(events)"):
-        assert needed in source, f"{VERIFIERS}: _collect_stream has no {needed!r}"
-
-
-def test_a_request_is_rewritten_by_hooks_and_kept_results_only() -> None:
-    source = inspect.getsource(resolve("session.RolloutSession.rewrite_request"))  # type: ignore[arg-type]
-    first = """
-        request = self.pin_tool_results(request)
-        tool_keys = self.tool_result_keys(request)
-        if not self.request_interceptors and (not run_stops or not self.request_stops):
-            return request, [], None
-"""
-    assert first in source, f"{VERIFIERS}: rewrite_request"
-    source = inspect.getsource(resolve("session.RolloutSession.pin_tool_results"))  # type: ignore[arg-type]
-    kept = "pinned = self.pinned_tool_results.get(key)\n            if pinned is None:\n                continue"
-    assert kept in source, f"{VERIFIERS}: pin_tool_results"

@@ -26,11 +26,7 @@ FILES = {
     "test_things.py": "def test_holds(): pass\ndef test_fails(): assert 1 == 2\n",
     "test_unreadable.py": "import no_such_module\n",
 }
-SOUND = {
-    "typed.py": "number: int = 1\n",
-    "test_things.py": "def test_holds(): pass\n",
-    "test_unreadable.py": "import sys\n",
-}
+SOUND = {"typed.py": "number: int = 1\n", "test_unreadable.py": "import sys\n"}
 LOCKED = Version(version("verifiers"))
 OLDER = Version("0.3.0")
 

@@ -42,10 +42,7 @@ FLOORS = {
     "opencode_env.tool_backends": {"opencode_env.cli_agent"},
     "opencode_env.user_simulation": {"opencode_env.cli_agent"},
     "opencode_env.opencode": {
-        "opencode_env.cli_agent",
-        "opencode_env.named_agents",
-        "opencode_env.tool_backends",
-        "opencode_env.user_simulation",
+        f"opencode_env.{name}" for name in ("cli_agent", "named_agents", "tool_backends", "user_simulation")
     },
     "opencode_runs.traces": set[str](),
     "opencode_runs.difficulty": {*READING_RUNS},
@@ -207,10 +204,8 @@ def test_imports_are_absolute_but_where_a_package_runs_on_its_own() -> None:
 
 
 def test_only_the_top_of_a_package_says_what_it_exports() -> None:
-    wrong = [
-        module for module, path in sources().items() if path.name != "__init__.py" and "__all__" in path.read_text()
-    ]
-    assert wrong == []
+    exporting = {module: path for module, path in sources().items() if "__all__" in path.read_text()}
+    assert [module for module, path in exporting.items() if path.name != "__init__.py"] == []
 
 
 def test_no_module_holds_more_than_one_idea() -> None:

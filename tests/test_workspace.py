@@ -62,13 +62,8 @@ def names_of(requirements: list[str]) -> frozenset[str]:
 @cache
 def shipped_files() -> list[Path]:
     """Every text file that belongs to the repository, committed or about to be."""
-    listed = subprocess.run(
-        ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+    command = ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     paths = [ROOT / name for name in listed.split("\0") if name]
     return [path for path in paths if path.is_file() and path.suffix not in BINARY]
 
@@ -115,18 +110,8 @@ def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -
 
 
 def test_dependencies_point_one_way() -> None:
-    order = [
-        "opencode-runs",
-        "verifiers",
-        "mathverdict",
-        "agent-sandbox",
-        "opencode-rubrics",
-        "opencode-env",
-        "opencode-openenv",
-        "opencode-rlm",
-        "opencode-simulation",
-        "opencode-tasks",
-    ]
+    order = ["opencode-runs", "verifiers", "mathverdict", "agent-sandbox", "opencode-rubrics", "opencode-env"]
+    order += [f"opencode-{name}" for name in ("openenv", "rlm", "simulation", "tasks")]
     for member in distributions():
         allowed = set(order[: order.index(member.name)])
         assert member.dependencies & set(order) <= allowed, member.name

@@ -1,6 +1,7 @@
 """Lines of `traces.jsonl` made by hand, for the cases that a real run produces rarely or never."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,11 @@ def attempts(key: str, *rewards: float, model: str = "small", task_id: str | Non
     return [episode(key, trace(reward, agent=seat("agent", model)), task_id=task_id) for reward in rewards]
 
 
-def write_run(folder: Path, lines: list[Line], tail: bytes = b"") -> Path:
-    """A run directory with these lines, and `tail` after them; returns the directory."""
+def write_run(folder: Path, lines: Iterable[Line], tail: bytes = b"", config: Line | None = None) -> Path:
+    """A run directory with these lines, `tail` after them, and the configuration of its evaluation; the directory."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "traces.jsonl").write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines) + tail)
+    if config is not None:
+        (folder / "configs" / "resolved").mkdir(parents=True)
+        (folder / "configs" / "resolved" / "eval.json").write_text(json.dumps(config))
     return folder

@@ -56,13 +56,7 @@ class PlanHandler(BaseHTTPRequestHandler):
                 "object": "chat.completion",
                 "created": 0,
                 "model": body["model"],
-                "choices": [
-                    {
-                        "index": 0,
-                        "message": {"role": "assistant", "content": word},
-                        "finish_reason": "stop",
-                    }
-                ],
+                "choices": [{"index": 0, "message": {"role": "assistant", "content": word}, "finish_reason": "stop"}],
                 "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
             },
         )

@@ -10,21 +10,70 @@ from opencode_runs.traces.record import EpisodeRecord, LineError, VersionError, 
 from tests.difficulty.lines import Line, episode, seat, trace
 
 ERROR = {"type": "SandboxError", "message": "gone"}
+BROKEN: dict[str, Any] = {"ok": False, "errors": [ERROR]}
+PASSED, FAILED, OUT_OF_TIME = (
+    Attempt(reward, turns=1, tokens=110, timed_out=late) for reward, late in ((1.0, False), (0.0, False), (0.0, True))
+)
+ENV_ERROR: dict[str, Any] = {"errors": [{"type": "EnvError"}]}
+SUB, JUDGE = seat("sub", "tiny"), seat("judge", trainable=False)
 
 
 def found(line: Line, chosen: str | None = None) -> list[Attempt | Failure]:
     return [outcome for _, outcome in tries(parse_line(json.dumps(line).encode(), EpisodeRecord), chosen)]
 
 
-def test_a_scored_trace_is_an_attempt_with_its_turns_and_tokens() -> None:
-    assert found(episode("a", trace(0.5))) == [Attempt(0.5, turns=1, tokens=110, timed_out=False)]
+COUNTED: dict[str, tuple[Line, list[Attempt | Failure]]] = {
+    "a scored trace with its turns and tokens": (episode("a", trace(0.5)), [Attempt(0.5, 1, 110, timed_out=False)]),
+    "rewards summed by weight": (
+        episode("a", trace(rewards={"a": {"score": 1.0, "weight": 0.5}, "b": {"score": 1.0, "weight": 0.25}})),
+        [Attempt(0.75, turns=1, tokens=110, timed_out=False)],
+    ),
+    "a failed trace, by its last error": (
+        episode("a", trace(0.0, ok=False, errors=[{"type": "HarnessError"}, ERROR])),
+        [Failure("SandboxError")],
+    ),
+    "an agent timeout": (
+        episode("a", trace(0.0, stop_condition="agent_timeout", is_timeout=True)),
+        [OUT_OF_TIME],
+    ),
+    "traces of the sub seat": (episode("a", trace(0.0, agent=SUB), trace(1.0), trace(0.0, agent=SUB)), [PASSED]),
+    "a failed sub call": (episode("a", trace(agent=SUB, **BROKEN), trace(1.0)), [PASSED]),
+    "a failed judge seat, which leaves the reward in doubt": (
+        episode("a", trace(1.0), trace(agent=JUDGE, **BROKEN)),
+        [Failure("another seat's error")],
+    ),
+    "a dropped trace": (episode("a", trace(0.0, dropped="no signal")), [Failure("dropped", unscored=True)]),
+    "an error of the env, which spoils a sound trace": (
+        episode("a", trace(1.0), ok=False, **ENV_ERROR),
+        [Failure("EnvError")],
+    ),
+    "errors of earlier tries of an episode that ended well": (
+        episode("a", trace(1.0, errors=[ERROR]), **ENV_ERROR),
+        [PASSED],
+    ),
+    "an episode that never had a trace": (episode("a", ok=False, **ENV_ERROR), [Failure("EnvError")]),
+    "a best-of-n seat, whose failed trace does not spoil the others": (
+        episode("a", trace(1.0), trace(**BROKEN), trace(0.0)),
+        [PASSED, Failure("SandboxError"), FAILED],
+    ),
+    "the first trainable seat where there is no agent": (
+        episode("a", trace(0.0, agent=seat("proposer", trainable=False)), trace(1.0, agent=seat("solver"))),
+        [PASSED],
+    ),
+    "a program that never asked the model": (
+        episode("a", trace(0.0, nodes=[], num_total_tokens=0)),
+        [Failure("no model call")],
+    ),
+    "an agent out of time before its first reply": (
+        episode("a", trace(0.0, nodes=[], num_total_tokens=0, stop_condition="agent_timeout")),
+        [Attempt(0.0, turns=0, tokens=0, timed_out=True)],
+    ),
+}
 
 
-def test_rewards_are_summed_by_weight() -> None:
-    rewards = {"a": {"score": 1.0, "weight": 0.5}, "b": {"score": 1.0, "weight": 0.25}}
-    [outcome] = found(episode("a", trace(rewards=rewards)))
-    assert isinstance(outcome, Attempt)
-    assert outcome.reward == 0.75
+@pytest.mark.parametrize(("line", "outcomes"), COUNTED.values(), ids=COUNTED)
+def test_what_is_an_attempt_and_what_a_failure(line: Line, outcomes: list[Attempt | Failure]) -> None:
+    assert found(line) == outcomes
 
 
 @pytest.mark.parametrize(
@@ -36,68 +85,13 @@ def test_a_trace_without_a_whole_reward_is_unscored(rewards: dict[str, Any]) -> 
     assert found(episode("a", trace(rewards=rewards))) == [Failure("no reward", unscored=True)]
 
 
-def test_a_failed_trace_is_an_error_named_after_its_last_error() -> None:
-    failed = trace(0.0, ok=False, errors=[{"type": "HarnessError"}, ERROR])
-    assert found(episode("a", failed)) == [Failure("SandboxError")]
-
-
-def test_an_agent_timeout_is_an_attempt() -> None:
-    assert found(episode("a", trace(0.0, stop_condition="agent_timeout", is_timeout=True))) == [
-        Attempt(0.0, turns=1, tokens=110, timed_out=True)
-    ]
-
-
 @pytest.mark.parametrize("stage", ["setup", "finalize", "scoring", "boot"])
 def test_any_other_stage_out_of_time_is_an_error_though_verifiers_calls_it_ok(stage: str) -> None:
     assert found(episode("a", trace(0.0, stop_condition=f"{stage}_timeout"))) == [Failure(f"{stage}_timeout")]
 
 
-def test_traces_of_the_sub_seat_are_no_attempts() -> None:
-    sub = trace(0.0, agent=seat("sub", "tiny"))
-    assert found(episode("a", sub, trace(1.0), sub)) == [Attempt(1.0, 1, 110, timed_out=False)]
-
-
-def test_a_failed_sub_call_does_not_spoil_the_main_attempt() -> None:
-    sub = trace(ok=False, agent=seat("sub"), errors=[ERROR])
-    assert found(episode("a", sub, trace(1.0))) == [Attempt(1.0, 1, 110, timed_out=False)]
-
-
-def test_a_failed_judge_seat_leaves_the_reward_in_doubt() -> None:
-    judge = trace(ok=False, agent=seat("judge", trainable=False), errors=[ERROR])
-    assert found(episode("a", trace(1.0), judge)) == [Failure("another seat's error")]
-
-
-def test_a_dropped_trace_says_nothing_about_the_task() -> None:
-    assert found(episode("a", trace(0.0, dropped="no signal"))) == [Failure("dropped", unscored=True)]
-
-
-def test_an_error_of_the_env_spoils_a_sound_trace() -> None:
-    line = episode("a", trace(1.0), ok=False, errors=[{"type": "EnvError"}])
-    assert found(line) == [Failure("EnvError")]
-
-
-def test_errors_of_earlier_tries_of_an_episode_that_ended_well_do_not_count() -> None:
-    line = episode("a", trace(1.0, errors=[ERROR]), errors=[{"type": "EnvError"}])
-    assert found(line) == [Attempt(1.0, 1, 110, timed_out=False)]
-
-
-def test_an_episode_that_never_had_a_trace_is_one_error() -> None:
-    assert found(episode("a", ok=False, errors=[{"type": "EnvError"}])) == [Failure("EnvError")]
-
-
-def test_each_trace_of_a_best_of_n_seat_is_an_attempt_and_a_failed_one_does_not_spoil_the_others() -> None:
-    line = episode("a", trace(1.0), trace(ok=False, errors=[ERROR]), trace(0.0))
-    assert [type(outcome) for outcome in found(line)] == [Attempt, Failure, Attempt]
-
-
-def test_without_an_agent_seat_the_first_trainable_one_counts() -> None:
-    line = episode("a", trace(0.0, agent=seat("proposer", trainable=False)), trace(1.0, agent=seat("solver")))
-    assert found(line) == [Attempt(1.0, 1, 110, timed_out=False)]
-
-
 def test_a_named_seat_counts_instead() -> None:
-    line = episode("a", trace(1.0), trace(0.0, agent=seat("checker")))
-    assert found(line, "checker") == [Attempt(0.0, 1, 110, timed_out=False)]
+    assert found(episode("a", trace(1.0), trace(0.0, agent=seat("checker"))), "checker") == [FAILED]
 
 
 @pytest.mark.parametrize(
@@ -120,13 +114,3 @@ def test_a_line_that_is_no_episode_says_why(line: bytes, reason: str, torn: bool
 def test_a_trace_of_another_schema_is_refused() -> None:
     with pytest.raises(VersionError, match="schema 2"):
         parse_line(json.dumps(episode("a", trace(version=2))).encode(), EpisodeRecord)
-
-
-def test_a_program_that_never_asked_the_model_made_no_attempt() -> None:
-    silent = trace(0.0, nodes=[], num_total_tokens=0)
-    assert found(episode("a", silent)) == [Failure("no model call")]
-
-
-def test_an_agent_that_ran_out_of_time_before_its_first_reply_made_an_attempt() -> None:
-    [outcome] = found(episode("a", trace(0.0, nodes=[], num_total_tokens=0, stop_condition="agent_timeout")))
-    assert isinstance(outcome, Attempt)

@@ -12,7 +12,7 @@ import pytest
 from opencode_runs.difficulty.cli import main
 from PIL import Image
 
-from tests.difficulty.lines import attempts, episode, trace, write_run
+from tests.difficulty.lines import Line, attempts, episode, trace, write_run
 
 Output = pytest.CaptureFixture[str]
 
@@ -47,6 +47,10 @@ def problem(capsys: Output, code: int, *arguments: str | Path) -> str:
     return line
 
 
+TORN = "1 line could not be read (line 2: not whole JSON); the last line is cut off"
+FAILED = episode("a", trace(ok=False, errors=[{"type": "SandboxError"}]))
+
+
 def test_rate_prints_hardest_tasks_first(run: Path, capsys: Output) -> None:
     assert main(["rate", str(run)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -74,14 +78,8 @@ def test_rate_shows_two_models_side_by_side(tmp_path: Path, run: Path, capsys: O
 
 
 def test_errors_are_shown_apart_and_named(tmp_path: Path, capsys: Output) -> None:
-    lines = [*attempts("a", 1), episode("a", trace(ok=False, errors=[{"type": "SandboxError"}]))]
-    assert main(["rate", str(write_run(tmp_path / "run", lines))]) == 0
+    assert main(["rate", str(write_run(tmp_path / "run", [*attempts("a", 1), FAILED]))]) == 0
     assert "small: not counted as attempts: SandboxError 1" in capsys.readouterr().out
-
-
-def test_only_errors_is_nothing_usable(tmp_path: Path, capsys: Output) -> None:
-    run = write_run(tmp_path / "run", [episode("a", trace(ok=False, errors=[{"type": "SandboxError"}]))])
-    assert "no attempt" in problem(capsys, 1, "rate", run)
 
 
 def test_an_empty_run_is_nothing_usable(tmp_path: Path, capsys: Output) -> None:
@@ -92,18 +90,19 @@ def test_an_empty_run_is_nothing_usable(tmp_path: Path, capsys: Output) -> None:
     assert error == "opencode-difficulty rate: the runs hold no episode"
 
 
-def test_a_cut_off_line_is_one_warning(tmp_path: Path, capsys: Output) -> None:
-    run = write_run(tmp_path / "run", attempts("a", 1), tail=b'{"id": "x')
-    assert "1 line could not be read (line 2: not whole JSON); the last line is cut off" in problem(
-        capsys, 0, "rate", run
-    )
-
-
-def test_different_sampling_that_is_pooled_is_one_warning(tmp_path: Path, capsys: Output) -> None:
-    lines = [episode("a", trace()), *attempts("a", 1)]
-    assert "small: sampling settings differ and are pooled: " in problem(
-        capsys, 0, "rate", write_run(tmp_path / "run", lines)
-    )
+@pytest.mark.parametrize(
+    ("lines", "tail", "code", "words"),
+    [
+        ([FAILED], b"", 1, "no attempt"),
+        (attempts("a", 1), b'{"id": "x', 0, TORN),
+        ([episode("a", trace()), *attempts("a", 1)], b"", 0, "small: sampling settings differ and are pooled: "),
+    ],
+    ids=["only errors", "a line cut off", "sampling that differs"],
+)
+def test_what_is_wrong_with_a_run_is_one_line(
+    lines: list[Line], tail: bytes, code: int, words: str, tmp_path: Path, capsys: Output
+) -> None:
+    assert words in problem(capsys, code, "rate", write_run(tmp_path / "run", lines, tail))
 
 
 @pytest.mark.parametrize(
@@ -145,11 +144,9 @@ def test_a_plot_without_matplotlib_says_what_to_install(
 
 def test_a_plot_is_a_png(tmp_path: Path, rated: Path) -> None:
     assert main(["show", str(rated), "--png", str(tmp_path / "plot.png")]) == 0
-    drawn = (tmp_path / "plot.png").read_bytes()
-    assert drawn.startswith(b"\x89PNG")
     with Image.open(tmp_path / "plot.png") as picture:
         picture.load()
-        assert picture.size == (800, 450)
+        assert (picture.format, picture.size) == ("PNG", (800, 450))
         assert len(picture.convert("RGB").getcolors(maxcolors=1 << 20) or []) > 4
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".parquet"] == ["plot.png"]
 

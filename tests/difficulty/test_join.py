@@ -18,15 +18,11 @@ from opencode_runs.traces.errors import BadInputError, NothingUsableError
 
 from tests.difficulty.lines import Line, attempts, episode, trace, write_run
 from tests.support.programs import running
+from tests.support.rows import write_rows
 from tests.support.sizes import size
 from tests.support.waiting import wait_until
 
 Rows = list[dict[str, Any]]
-
-
-def write_jsonl(path: Path, rows: Rows) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def rows_of(path: Path) -> Rows:
@@ -34,8 +30,9 @@ def rows_of(path: Path) -> Rows:
     return rows
 
 
-def keys_of(path: Path) -> list[str]:
-    return [task.key for task in OpenCodeTaskset(OpenCodeTasksetConfig(id="opencode-env", dataset=str(path))).load()]
+def keys_of(path: Path | str, **options: Any) -> list[str]:
+    config = OpenCodeTasksetConfig(id="opencode-env", dataset=str(path), **options)
+    return [task.key for task in OpenCodeTaskset(config).load()]
 
 
 def run_of(folder: Path, keys: Sequence[str], *rewards: float) -> Path:
@@ -47,7 +44,7 @@ QUESTIONS: Rows = [{"question": f"what is {i}?", "answer": str(i)} for i in rang
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
-    return write_jsonl(tmp_path / "tasks.jsonl", QUESTIONS)
+    return write_rows(tmp_path / "tasks.jsonl", QUESTIONS)
 
 
 def joined(tmp_path: Path, dataset: Path, lines: list[Line], **options: Any) -> tuple[JoinFigures, Rows]:
@@ -73,10 +70,12 @@ def test_tasks_without_a_row_are_counted_and_named(tmp_path: Path, dataset: Path
     assert "the lost one" in figures.unmatched_tasks.first[0]
 
 
-def test_a_task_that_only_failed_has_errors_and_no_mean(tmp_path: Path, dataset: Path) -> None:
-    lines = [episode(keys_of(dataset)[0], trace(ok=False, errors=[{"type": "SandboxError"}]))]
-    _, rows = joined(tmp_path, dataset, lines)
+def test_a_task_that_only_failed_has_errors_and_no_mean_and_its_row_is_not_rated(tmp_path: Path, dataset: Path) -> None:
+    keys = keys_of(dataset)
+    lines = [episode(keys[0], trace(ok=False, errors=[{"type": "SandboxError"}])), *attempts(keys[1], 1)]
+    figures, rows = joined(tmp_path, dataset, lines)
     assert (rows[0]["avg_reward"], rows[0]["attempts"], rows[0]["errors"]) == (None, 0, 1)
+    assert (figures.matched_by_key, figures.rated_rows) == (2, 1)
 
 
 def test_the_joined_file_yields_the_same_tasks(tmp_path: Path) -> None:
@@ -89,7 +88,7 @@ def test_the_joined_file_yields_the_same_tasks(tmp_path: Path) -> None:
         {"question": "commands", "verify": ["true", "false"], "setup": "a"},
         {"id": 5, "question": "with an id", "answer": "y"},
     ]
-    dataset = write_jsonl(tmp_path / "tasks.jsonl", mixed)
+    dataset = write_rows(tmp_path / "tasks.jsonl", mixed)
     keys = keys_of(dataset)
     figures, rows = joined(tmp_path, dataset, [line for key in keys for line in attempts(key, 1)])
     assert figures.matched_by_key == len(mixed)
@@ -101,37 +100,32 @@ def test_the_joined_file_yields_the_same_tasks(tmp_path: Path) -> None:
 
 def test_a_column_that_parquet_cannot_hold_is_named(tmp_path: Path) -> None:
     rows: Rows = [{"question": "a", "answer": "1", "odd": 1}, {"question": "b", "answer": "1", "odd": {"x": 1}}]
-    dataset = write_jsonl(tmp_path / "tasks.jsonl", rows)
+    dataset = write_rows(tmp_path / "tasks.jsonl", rows)
     with pytest.raises(BadInputError, match='column "odd"'):
         joined(tmp_path, dataset, attempts(keys_of(dataset)[0], 1))
 
 
 def test_runs_of_another_taskset_are_matched_by_id(tmp_path: Path) -> None:
     rows: Rows = [{"uid": "x-1", "text": "no question"}, {"uid": "x-2", "text": "here"}]
-    dataset = write_jsonl(tmp_path / "other.jsonl", rows)
+    dataset = write_rows(tmp_path / "other.jsonl", rows)
     lines = attempts("hash of x-2", 1, 0, task_id="x-2")
     figures, written = joined(tmp_path, dataset, lines, by="id", id_key="uid")
     assert [row["avg_reward"] for row in written] == [None, 0.5]
     assert (figures.matched_by_key, figures.matched_by_id) == (0, 1)
 
 
-def test_an_id_that_several_tasks_carry_matches_none(tmp_path: Path, dataset: Path) -> None:
+def test_an_id_that_several_tasks_carry_matches_none(tmp_path: Path) -> None:
     rows: Rows = [{"id": "twice", "question": "a", "answer": "1"}, {"id": "once", "question": "b", "answer": "1"}]
-    dataset = write_jsonl(tmp_path / "tasks.jsonl", rows)
-    lines = [
-        *attempts("k1", 1, task_id="twice"),
-        *attempts("k2", 0, task_id="twice"),
-        *attempts("k3", 1, task_id="once"),
-    ]
-    figures, written = joined(tmp_path, dataset, lines)
+    dataset = write_rows(tmp_path / "tasks.jsonl", rows)
+    lines = [*attempts("k1", 1, task_id="twice"), *attempts("k2", 0, task_id="twice")]
+    figures, written = joined(tmp_path, dataset, [*lines, *attempts("k3", 1, task_id="once")])
     assert [row["avg_reward"] for row in written] == [None, 1.0]
     assert figures.unmatched_tasks.count == 2
 
 
 def test_a_foreign_dataset_is_refused_and_writes_nothing(tmp_path: Path, dataset: Path) -> None:
-    output = tmp_path / "rated.parquet"
     with pytest.raises(NothingUsableError, match="no row matches a task: rows are called"):
-        join(str(dataset), [run_of(tmp_path / "run", ["elsewhere"], 1)], output, JoinOptions())
+        join(str(dataset), [run_of(tmp_path / "run", ["elsewhere"], 1)], tmp_path / "rated.parquet", JoinOptions())
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["tasks.jsonl"]
 
 
@@ -165,7 +159,7 @@ def test_a_join_that_fails_midway_leaves_the_old_output_and_no_rest(tmp_path: Pa
 def test_a_join_that_is_killed_leaves_the_old_output(tmp_path: Path) -> None:
     output = tmp_path / "rated.parquet"
     output.write_text("precious")
-    dataset = write_jsonl(tmp_path / "tasks.jsonl", [{"question": f"q{i}", "answer": "1"} for i in range(20_000)])
+    dataset = write_rows(tmp_path / "tasks.jsonl", [{"question": f"q{i}", "answer": "1"} for i in range(20_000)])
     run = run_of(tmp_path / "run", ["any"], 1)
     command = ["join", str(dataset), str(run), "-o", str(output), "--force"]
     with running("-m", "opencode_runs.difficulty", *command) as (process, _):
@@ -174,16 +168,13 @@ def test_a_join_that_is_killed_leaves_the_old_output(tmp_path: Path) -> None:
     assert output.read_text() == "precious"
 
 
-def test_an_unreadable_parquet_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_dataset_that_cannot_be_read_is_one_clear_error_and_never_looked_for_on_the_hub(tmp_path: Path) -> None:
     broken = tmp_path / "tasks.parquet"
     broken.write_bytes(b"PAR1 not really")
     with pytest.raises(BadInputError, match="not a Parquet file that can be read"):
         join(str(broken), [run_of(tmp_path / "run", ["a"], 1)], tmp_path / "out.parquet", JoinOptions())
-
-
-def test_a_dataset_that_does_not_exist_is_never_looked_for_on_the_hub(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="joining reads local data"):
-        join("someone/some-dataset", [run_of(tmp_path / "run", ["a"], 1)], tmp_path / "o.parquet", JoinOptions())
+        join("someone/some-dataset", [tmp_path / "run"], tmp_path / "o.parquet", JoinOptions())
 
 
 def test_of_several_models_one_has_to_be_chosen(tmp_path: Path, dataset: Path) -> None:
@@ -240,17 +231,13 @@ def test_a_file_of_the_datasets_library_can_still_be_loaded_by_it(tmp_path: Path
 
 def test_the_column_options_of_the_run_are_used(tmp_path: Path) -> None:
     rows: Rows = [{"problem": "a", "solution": "1"}, {"problem": "b", "solution": "2"}]
-    dataset = write_jsonl(tmp_path / "tasks.jsonl", rows)
+    dataset = write_rows(tmp_path / "tasks.jsonl", rows)
     options = {"question_key": "problem", "answer_key": "solution"}
-    config = OpenCodeTasksetConfig(id="opencode-env", dataset=str(dataset), **options)
-    keys = [task.key for task in OpenCodeTaskset(config).load()]
-    run = run_of(tmp_path / "run", keys, 1, 0)
-    saved = run / "configs" / "resolved" / "eval.json"
-    saved.parent.mkdir(parents=True)
-    saved.write_text(json.dumps({"model": "small", "env": {"taskset": config.model_dump(mode="json")}}))
+    lines = [line for key in keys_of(dataset, **options) for line in attempts(key, 1, 0)]
+    taskset = OpenCodeTasksetConfig(id="opencode-env", dataset=str(dataset), **options).model_dump(mode="json")
+    run = write_run(tmp_path / "configured", lines, config={"model": "small", "env": {"taskset": taskset}})
     assert join(str(dataset), [run], tmp_path / "a.parquet", JoinOptions()).matched_by_key == 2
-    saved.unlink()
-    assert join(str(dataset), [run], tmp_path / "b.parquet", JoinOptions(taskset=options)).matched_by_key == 2
+    assert joined(tmp_path, dataset, lines, taskset=options)[0].matched_by_key == 2
 
 
 def test_the_sample_tasks_can_be_named(tmp_path: Path) -> None:
@@ -269,7 +256,7 @@ def test_other_local_forms_of_a_dataset_are_joined(tmp_path: Path, kind: str) ->
         place.write_text("id,question,answer\n007,a,1\n008,b,2\n")
     elif kind == "folder":
         place.mkdir()
-        write_jsonl(place / "train.jsonl", rows)
+        write_rows(place / "train.jsonl", rows)
     else:
         from datasets import Dataset
 
@@ -284,18 +271,14 @@ VALUES = st.one_of(st.none(), st.integers(-(2**40), 2**40), st.text(max_size=8))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=size(15, 300), deadline=None)
-@given(
-    extra=st.lists(VALUES, min_size=1, max_size=40),
-    rated=st.sets(st.integers(0, 60)),
-    as_parquet=st.booleans(),
-)
+@given(extra=st.lists(VALUES, min_size=1, max_size=40), rated=st.sets(st.integers(0, 60)), as_parquet=st.booleans())
 def test_join_loses_and_invents_no_row(tmp_path: Path, extra: list[Any], rated: set[int], as_parquet: bool) -> None:
     rows: Rows = [{"question": f"q{i % 7}", "answer": "1", "extra": str(value)} for i, value in enumerate(extra)]
     dataset = tmp_path / ("tasks.parquet" if as_parquet else "tasks.jsonl")
     if as_parquet:
         pq.write_table(pa.Table.from_pylist(rows), dataset)
     else:
-        write_jsonl(dataset, rows)
+        write_rows(dataset, rows)
     keys = keys_of(dataset)
     expected = {keys[i] for i in rated if i < len(keys)}
     lines = [line for key in sorted(expected) for line in attempts(key, 1, 0)]

@@ -63,10 +63,8 @@ def test_a_whole_last_line_without_newline_counts(tmp_path: Path) -> None:
 
 
 def test_a_broken_line_in_the_middle_is_counted_and_named(tmp_path: Path) -> None:
-    run = write_run(
-        tmp_path / "run", attempts("a", 1), tail=b'{"half\n\n' + json.dumps(episode("a", trace(0))).encode()
-    )
-    [report] = rate([run]).runs
+    tail = b'{"half\n\n' + json.dumps(episode("a", trace(0))).encode()
+    [report] = rate([write_run(tmp_path / "run", attempts("a", 1), tail)]).runs
     assert (report.episodes, report.torn, report.truncated_end) == (2, 1, False)
 
 
@@ -76,13 +74,9 @@ def test_traces_of_another_schema_refuse_the_run_with_file_and_line(tmp_path: Pa
         rate([run])
 
 
-def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "traces.jsonl").write_text('{"prompt": "hello", "reward": 1.0}\n')
+def test_a_file_of_another_format_and_a_path_that_does_not_exist_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="holds no verifiers episode"):
-        rate([tmp_path])
-
-
-def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+        rate([write_run(tmp_path, [{"prompt": "hello", "reward": 1.0}])])
     with pytest.raises(BadInputError, match="does not exist"):
         rate([tmp_path / "nowhere"])
 
@@ -119,11 +113,9 @@ def test_of_a_prime_rl_run_with_several_eval_steps_one_has_to_be_named(tmp_path:
 def test_an_episode_without_traces_belongs_to_the_model_of_the_saved_config(
     tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
-    run = write_run(tmp_path / "run", [*attempts("a", 1), episode("a", ok=False, errors=[{"type": "EnvError"}])])
-    config = run / "configs" / "resolved" / "eval.json"
-    config.parent.mkdir(parents=True)
-    config.write_text(json.dumps({"model": "small", "env": {"id": "probe"}} | wrong))
-    rating = rate([run])
+    lines = [*attempts("a", 1), episode("a", ok=False, errors=[{"type": "EnvError"}])]
+    config = {"model": "small", "env": {"id": "probe"}} | wrong
+    rating = rate([write_run(tmp_path / "run", lines, config=config)])
     assert list(rating.sources) == [SMALL]
     assert rating.sources[SMALL].tasks["a"].errors == 1
 
@@ -155,8 +147,7 @@ def test_figures_account_for_every_episode(tmp_path: Path, data: list[tuple[str,
     answer = figures(rate([run]))
     counted = [row.attempts + row.errors + row.unscored for source in answer.sources for row in source.rows]
     assert sum(counted) == len(data)
-    for source in answer.sources:
-        for row in source.rows:
-            scored = [reward for key, reward in data if key == row.key and reward is not None]
-            assert row.attempts == len(scored)
-            assert row.avg_reward == (pytest.approx(sum(scored) / len(scored)) if scored else None)
+    for row in (row for source in answer.sources for row in source.rows):
+        scored = [reward for key, reward in data if key == row.key and reward is not None]
+        assert row.attempts == len(scored)
+        assert row.avg_reward == (pytest.approx(sum(scored) / len(scored)) if scored else None)

@@ -32,9 +32,9 @@ def outcomes_file(path: Path, outcomes: list[tuple[int, int]]) -> Path:
     return rated_file(path, rewards, attempts=attempts, passes=[passes for passes, _ in outcomes])
 
 
-def recommended(path: Path, **changes: Any) -> RecommendFigures:
+def recommended(path: Path, column: str = "avg_reward", **changes: Any) -> RecommendFigures:
     options: dict[str, Any] = {"group": 8, "probability": 0.5, "criterion": "mean", "credible": 0.9, "prior": Prior()}
-    return recommend(open_rated(path), **(options | changes))
+    return recommend(open_rated(path, column), **(options | changes))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
@@ -138,27 +138,24 @@ def test_a_file_without_attempts_is_refused_by_recommend(tmp_path: Path) -> None
 
 def test_a_prefixed_column_brings_its_own_attempts(tmp_path: Path) -> None:
     path = rated_file(tmp_path / "rated.parquet", [0.0], small_avg_reward=[0.5], small_attempts=[8], small_passes=[4])
-    rated = open_rated(path, "small_avg_reward")
-    answer = recommend(rated, group=8, probability=0.5, criterion="mean", credible=0.9, prior=Prior())
+    answer = recommended(path, column="small_avg_reward")
     assert answer.outcomes[0].passes == 4
     assert "difficulty-key small_avg_reward" in answer.flags
 
 
-def test_a_missing_column_names_the_rated_ones(tmp_path: Path) -> None:
-    path = rated_file(tmp_path / "rated.parquet", [0.5], small_avg_reward=[0.5])
-    with pytest.raises(BadInputError, match=r"rated columns: avg_reward, small_avg_reward"):
-        open_rated(path, "difficulty")
-
-
-def test_a_column_of_text_is_refused(tmp_path: Path) -> None:
-    path = rated_file(tmp_path / "rated.parquet", [0.5], label=["0.5"])
-    with pytest.raises(BadInputError, match="holds string, not numbers"):
-        open_rated(path, "label")
-
-
-def test_a_damaged_or_missing_file_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="does not exist"):
-        open_rated(tmp_path / "none.parquet")
+@pytest.mark.parametrize(
+    ("name", "column", "said"),
+    [
+        ("rated.parquet", "difficulty", "rated columns: avg_reward, small_avg_reward"),
+        ("rated.parquet", "label", "holds string, not numbers"),
+        ("none.parquet", "avg_reward", "does not exist"),
+        ("text.parquet", "avg_reward", "not a Parquet file that can be read"),
+    ],
+)
+def test_what_is_no_column_of_numbers_in_a_parquet_file_is_one_clear_error(
+    tmp_path: Path, name: str, column: str, said: str
+) -> None:
+    rated_file(tmp_path / "rated.parquet", [0.5], small_avg_reward=[0.5], label=["0.5"])
     (tmp_path / "text.parquet").write_text("hello")
-    with pytest.raises(BadInputError, match="not a Parquet file that can be read"):
-        open_rated(tmp_path / "text.parquet")
+    with pytest.raises(BadInputError, match=said):
+        open_rated(tmp_path / name, column)

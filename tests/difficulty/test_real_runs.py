@@ -137,10 +137,8 @@ def test_rating_counts_attempts_and_keeps_what_the_infrastructure_did_apart(eval
     assert {name: shown[name] for name in ("attempts", "avg_reward", "causes")} == {
         "attempts": found.attempts, "avg_reward": found.avg_reward, "causes": found.causes,
     }  # fmt: skip
-    assert Counter(row["outcome"] for row in index["rows"] if row["run"] == 0) == found.causes | {
-        "ok": 20,
-        "timeout": 1,
-    }
+    outcomes = Counter(row["outcome"] for row in index["rows"] if row["run"] == 0)
+    assert outcomes == found.causes | {"ok": 20, "timeout": 1}
     details = [packed(page, f"d{row['detail']}") for row in index["rows"]]
     assert all(trace["verifiers"] == version("verifiers") for detail in details for trace in detail["traces"])
     assert {trace["seat"] for detail in details for trace in detail["traces"]} == {"agent", "sub"}
@@ -185,7 +183,6 @@ def test_a_filtered_eval_runs_exactly_the_tasks_of_the_band(evals: Evals) -> Non
     assert len(expected) == 3
     assert filtered.attempts == 12
 
-    with_both = join(
-        str(output), [evals.folder / "band"], evals.folder / "again.parquet", JoinOptions(replace_columns=True)
-    )
+    again, options = evals.folder / "again.parquet", JoinOptions(replace_columns=True)
+    with_both = join(str(output), [evals.folder / "band"], again, options)
     assert (with_both.matched_by_key, with_both.unmatched_rows.count) == (3, 2)

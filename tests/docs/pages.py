@@ -49,17 +49,8 @@ def blocks_of(page: Path) -> list[Block]:
         r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$",
         re.MULTILINE | re.DOTALL,
     )
-    return [
-        Block(
-            page,
-            text[: found.start("language")].count("\n") + 1,
-            found["language"],
-            found["text"],
-            found["needs"] or "",
-            found["run_by"] or "",
-        )
-        for found in fence.finditer(text)
-    ]
+    found = [(text[: one.start("language")].count("\n") + 1, one.groupdict("")) for one in fence.finditer(text)]
+    return [Block(page, line, one["language"], one["text"], one["needs"], one["run_by"]) for line, one in found]
 
 
 def prose_of(page: Path) -> list[str]:

@@ -85,10 +85,8 @@ def shell(
         shims(home / "bin")
         argv = [sys.executable, "-m", "opencode_env.scripted_model", "--port", substitutes["URL"].split(":")[2][:-3]]
         model = Forked(argv, home, os.environ, log)
-        yield variables(home) | {
-            "OPENAI_API_KEY": "sk-test",
-            "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv")),
-        }
+        cache = os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv"))
+        yield variables(home) | {"OPENAI_API_KEY": "sk-test", "UV_CACHE_DIR": cache}
         model.terminate()
         model.wait(30)
 
@@ -117,13 +115,9 @@ def checkout(directory: Path, page: Path, home: Path, substitutes: dict[str, str
     (directory / ".venv/bin/activate").write_text(activate)
     for program in (home / "bin").iterdir():
         (directory / ".venv/bin" / program.name).symlink_to(program)
-    made.write_run(
-        directory / "outputs" / "my-run",
-        [
-            made.episode(number, f"task-{number % 2}", made.trace(number, float(number % 3 == 0), tokens=True))
-            for number in range(8)
-        ],
-    )
+    traces = [made.trace(number, float(number % 3 == 0), tokens=True) for number in range(8)]
+    episodes = [made.episode(number, f"task-{number % 2}", trace) for number, trace in enumerate(traces)]
+    made.write_run(directory / "outputs" / "my-run", episodes)
     for name, text in files_of(page):
         (directory / name).write_text(substituted(text, {port: substitutes[port] for port in PORTS}))
 
@@ -143,9 +137,8 @@ def test_the_commands_of_a_page_do_what_it_says(
     script = script_of(page, ELSEWHERE)
     if "pip install" in script:
         repository(tmp_path)
-        subprocess.run(
-            ["uv", "venv", "-q", "--python", sys.executable, f"{shell['HOME']}/installed"], env=shell, check=True
-        )
+        venv = ["uv", "venv", "-q", "--python", sys.executable, f"{shell['HOME']}/installed"]
+        subprocess.run(venv, env=shell, check=True)
     output, code = run_script(substituted(script, substitutes), tmp_path, shell)
     assert code == 0, output[-6000:]
     printed = dict(re.findall(r"^(@@\d+\.\d+)\n(.*?)(?=^@@\d|\Z)", output, re.MULTILINE | re.DOTALL))

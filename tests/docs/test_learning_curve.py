@@ -18,9 +18,8 @@ STEPS = [
 
 def test_each_printed_step_is_a_point_of_the_curve(tmp_path: Path) -> None:
     log = tmp_path / "contextual & seed 0.log"
-    log.write_text(
-        "\n".join(["cloned the format in 8 s", *[step.line() for step in STEPS], "playing 32 fresh rollouts"])
-    )
+    lines = ["cloned the format in 8 s", *[step.line() for step in STEPS], "playing 32 fresh rollouts"]
+    log.write_text("\n".join(lines))
     assert points(log.read_text()) == [(24, 0.08), (48, 0.42), (72, 0.83)]
     main([str(log), "-o", str(tmp_path / "curve.svg")])
     picture = ElementTree.fromstring((tmp_path / "curve.svg").read_text())

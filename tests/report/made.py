@@ -3,12 +3,13 @@
 import json
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from opencode_env.cli_agent.outcomes import Outcome
 
-Line = dict[str, Any]
+from tests.difficulty.lines import Line, write_run
+
+__all__ = ["Line", "write_run"]
 
 START = 1_790_000_000.0
 TASKS = ("fix-median", "write-roman", "count-errors", "rename-function", "csv-report", "rotate-logs", "cone-volume")
@@ -23,29 +24,19 @@ def call(tool: str, number: int, **arguments: Any) -> Line:
     return {"id": f"call_{number}", "type": "function", "name": tool, "arguments": json.dumps(arguments)}
 
 
+EDIT = {
+    "filePath": "/app/stats.py",
+    "oldString": "def median(values):\n    return values[len(values) // 2]",
+    "newString": "def median(values):\n    half = len(values) // 2\n    return sorted(values)[half]",
+}
+TEST = {"command": "cd /app && python3 -m unittest -v", "description": "Runs the tests"}
+TESTED = "test_even ... \u001b[32mok\u001b[0m\ntest_odd ... \u001b[1;31mFAIL\u001b[0m\n\nRan 2 tests in 0.001s"
+EVEN = "The middle of an **even** list is wrong:\n\n```python\nreturn values[len(values) // 2]\n```"
+READ = "1: import unittest\n2: from stats import median"
 TURNS = (
-    (
-        "I look at the tests.",
-        "read",
-        {"filePath": "/app/test_median.py"},
-        "1: import unittest\n2: from stats import median",
-    ),
-    (
-        "The middle of an **even** list is wrong:\n\n```python\nreturn values[len(values) // 2]\n```",
-        "edit",
-        {
-            "filePath": "/app/stats.py",
-            "oldString": "def median(values):\n    return values[len(values) // 2]",
-            "newString": "def median(values):\n    half = len(values) // 2\n    return sorted(values)[half]",
-        },
-        "Edit applied successfully.",
-    ),
-    (
-        "Now the tests.",
-        "bash",
-        {"command": "cd /app && python3 -m unittest -v", "description": "Runs the tests"},
-        "test_even ... \u001b[32mok\u001b[0m\ntest_odd ... \u001b[1;31mFAIL\u001b[0m\n\nRan 2 tests in 0.001s",
-    ),
+    ("I look at the tests.", "read", {"filePath": "/app/test_median.py"}, READ),
+    (EVEN, "edit", EDIT, "Edit applied successfully."),
+    ("Now the tests.", "bash", TEST, TESTED),
 )
 
 
@@ -57,10 +48,7 @@ def trace(number: int, reward: float | None = 1.0, *, turns: int = 3, tokens: bo
     clock = START + 60 * number
     said = [
         {"role": "system", "content": "You are opencode, a coding agent. " + "Use the tools. " * 200},
-        {
-            "role": "user",
-            "content": "`median` in /app/stats.py is wrong. Mend it.\n\n- keep its name\n- run the tests",
-        },
+        {"role": "user", "content": "`median` in /app/stats.py is wrong. Mend it.\n\n- keep its name\n- run the tests"},
     ]
     now = clock + 1.5
     for turn in range(turns):
@@ -80,7 +68,8 @@ def trace(number: int, reward: float | None = 1.0, *, turns: int = 3, tokens: bo
         )
         said = [{"role": "tool", "tool_call_id": f"call_{turn}", "name": tool, "content": result}]
         now += took + draw.uniform(0.1, 2.0)
-    rewards = {} if reward is None else {"verify": {"score": reward, "weight": 1.0}}
+    config = {"model": "small", "sampling": {"temperature": 0.7}}
+    verified = {"command": "python3 -m unittest", "exit_code": int(reward != 1.0), "stdout": "Ran 2 tests"}
     made = {
         "version": 1,
         "id": f"{number:032x}",
@@ -88,19 +77,14 @@ def trace(number: int, reward: float | None = 1.0, *, turns: int = 3, tokens: bo
         "agent": {
             "name": "agent",
             "trainable": True,
-            "config": {
-                "model": "small",
-                "sampling": {"temperature": 0.7},
-                "harness": {"id": "opencode-env"},
-                "runtime": {"type": "subprocess"},
-            },
+            "config": config | {"harness": {"id": "opencode-env"}, "runtime": {"type": "subprocess"}},
         },
         "tools": [
             {"type": "function", "name": name, "description": f"The tool {name}."} for name in ("bash", "edit", "read")
         ],
         "nodes": nodes,
         "calls": calls,
-        "rewards": rewards,
+        "rewards": {} if reward is None else {"verify": {"score": reward, "weight": 1.0}},
         "metrics": {"num_turns": float(turns)},
         "ok": True,
         "stop_condition": "agent_completed",
@@ -115,23 +99,9 @@ def trace(number: int, reward: float | None = 1.0, *, turns: int = 3, tokens: bo
             "scoring": {"start": now + 0.1, "end": now + 1.2},
         },
         "info": {
-            "agent": {
-                "exit_code": 0,
-                "version": "1.18.33",
-                "outcome": "completed",
-                "log_tail": "the end of the log",
-                "duration": now - clock,
-            },
-            "verify": [
-                {
-                    "command": "python3 -m unittest",
-                    "exit_code": int(reward != 1.0),
-                    "duration": 0.4,
-                    "stdout": "Ran 2 tests",
-                    "stderr": "",
-                    "timed_out": False,
-                }
-            ],
+            "agent": {"exit_code": 0, "version": "1.18.33", "outcome": "completed"}
+            | {"log_tail": "the end of the log", "duration": now - clock},
+            "verify": [verified | {"duration": 0.4, "stderr": "", "timed_out": False}],
         },
     }
     return made | changes
@@ -146,17 +116,10 @@ def _nodes(
         sampled = message is answer
         count = max(2, len(message["content"]) // 6)
         ids = [draw.randrange(30_000) for _ in range(count)] if tokens else []
-        made.append(
-            {
-                "parent": place - 1 if place else None,
-                "message": message,
-                "sampled": sampled,
-                "timestamp": at,
-                "token_ids": ids,
-                "mask": [sampled and i > 0 for i in range(len(ids))],
-                "logprobs": [-round(draw.expovariate(1.5), 4) for _ in ids[1:]] if sampled else [],
-            }
-        )
+        mask = [sampled and i > 0 for i in range(len(ids))]
+        logprobs = [-round(draw.expovariate(1.5), 4) for _ in ids[1:]] if sampled else []
+        node = {"parent": place - 1 if place else None, "message": message, "sampled": sampled, "timestamp": at}
+        made.append(node | {"token_ids": ids, "mask": mask, "logprobs": logprobs})
     return made
 
 
@@ -164,12 +127,9 @@ def forked(number: int) -> Line:
     """A trace with tokens whose history forks: the agent told its second turn otherwise."""
     made = trace(number, 0.0, tokens=True)
     nodes = made["nodes"]
-    again = [dict(node) for node in nodes[3:5]]
-    again[0] = again[0] | {
-        "message": again[0]["message"] | {"content": "1: import unittest\n2: from stats import MEDIAN"}
-    }
-    again[0]["parent"], again[1]["parent"] = 2, len(nodes)
-    nodes += again
+    told, answer = nodes[3:5]
+    told = told | {"parent": 2, "message": told["message"] | {"content": READ.replace("median", "MEDIAN")}}
+    nodes += [told, answer | {"parent": len(nodes)}]
     made["calls"].append(made["calls"][1] | {"node": len(nodes) - 1})
     made["info"]["history"] = {"forks": 1, "first": [{"message": 3, "turn": 2, "how": "another tool result"}]}
     made["metrics"]["history_forks"] = 1.0
@@ -182,53 +142,22 @@ def sub(number: int, main: Line, count: int = 3) -> Line:
     nodes: list[Line] = []
     calls: list[Line] = []
     for place in range(count):
-        root = len(nodes)
-        nodes += [
-            {
-                "parent": None,
-                "sampled": False,
-                "message": {"role": "user", "content": f"What does part {place + 1} of the diary say?"},
-            },
-            {
-                "parent": root,
-                "sampled": True,
-                "message": {"role": "assistant", "content": f"Part {place + 1} says nothing of a **badger**."},
-            },
-        ]
-        calls.append(
-            {
-                "node": root + 1,
-                "model": "tiny",
-                "usage": {"prompt_tokens": 80, "completion_tokens": 9},
-                "time": {"start": begin + 0.01 * place, "end": begin + 0.03 + 0.01 * place},
-            }
-        )
+        asked = {"role": "user", "content": f"What does part {place + 1} of the diary say?"}
+        answer = {"role": "assistant", "content": f"Part {place + 1} says nothing of a **badger**."}
+        nodes.append({"parent": None, "sampled": False, "message": asked})
+        nodes.append({"parent": len(nodes) - 1, "sampled": True, "message": answer})
+        usage = {"prompt_tokens": 80, "completion_tokens": 9}
+        time = {"start": begin + 0.01 * place, "end": begin + 0.03 + 0.01 * place}
+        calls.append({"node": len(nodes) - 1, "model": "tiny", "usage": usage, "time": time})
     agent = {"name": "sub", "trainable": False, "config": {"model": "tiny"}}
     return trace(number, None, agent=agent, nodes=nodes, calls=calls, info={}, timing={})
 
 
 LEDGER = {
     "steps": [
-        {
-            "step": 1,
-            "tool": "sell",
-            "arguments": {"fruit": "apple"},
-            "observation": "sold",
-            "reward": 1.0,
-            "terminated": False,
-            "truncated": False,
-            "info": {},
-        },
-        {
-            "step": 2,
-            "tool": "sell",
-            "arguments": {"fruit": "pear"},
-            "observation": {"left": 0},
-            "reward": 2.0,
-            "terminated": True,
-            "truncated": False,
-            "info": {},
-        },
+        {"step": step, "tool": "sell", "arguments": {"fruit": fruit}, "observation": seen, "reward": float(step)}
+        | {"terminated": step == 2, "truncated": False, "info": {}}
+        for step, fruit, seen in ((1, "apple", "sold"), (2, "pear", {"left": 0}))
     ],
     "summary": {"world": "shop", "seed": 3, "config": {}, "steps": 2, "total_reward": 3.0, "terminated": True},
 }
@@ -236,15 +165,11 @@ LEDGER = {
 
 def episode(number: int, task: str, *traces: Line, **changes: Any) -> Line:
     """An episode of a task; it is ok if all its traces are."""
+    data = {"id": task, "prompt": "Mend it.", "setup": ["true"], "verify": ["python3 -m unittest"]}
     return {
         "id": f"{number + (1 << 64):032x}",
         "env": {"id": "opencode-env"},
-        "task": {
-            "type": "Task",
-            "key": task,
-            "hash": task,
-            "data": {"id": task, "prompt": "Mend it.", "setup": ["true"], "verify": ["python3 -m unittest"]},
-        },
+        "task": {"type": "Task", "key": task, "hash": task, "data": data},
         "ok": all(one["ok"] for one in traces),
         "errors": [],
         "traces": list(traces),
@@ -253,11 +178,8 @@ def episode(number: int, task: str, *traces: Line, **changes: Any) -> Line:
 
 def failed(number: int, kind: str) -> Line:
     """A trace that ended with an error."""
-    error = {
-        "type": kind,
-        "message": f"{kind}: the \u001b[31mlast\u001b[0m words",
-        "traceback": "Traceback (most recent call last):\n  File ...",
-    }
+    error = {"type": kind, "message": f"{kind}: the \u001b[31mlast\u001b[0m words"}
+    error["traceback"] = "Traceback (most recent call last):\n  File ..."
     return trace(number, None, ok=False, stop_condition="error", errors=[error])
 
 
@@ -311,13 +233,3 @@ def many(count: int, *, skill: float = 0.5, tasks: int = 100, turns: int = 3) ->
         task = number % tasks
         passes = random.Random(number + round(1e6 * skill)).random() < skill * 2 * (1 - task / tasks)
         yield episode(number, f"task-{task}", trace(number, float(passes), turns=turns))
-
-
-def write_run(folder: Path, lines: Any, tail: bytes = b"") -> Path:
-    """A run directory with these episodes; returns the directory."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "traces.jsonl").open("wb") as out:
-        for line in lines:
-            out.write(json.dumps(line).encode() + b"\n")
-        out.write(tail)
-    return folder

@@ -20,12 +20,11 @@ from tests.trainable import doctored
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Runs of every kind; one has a half-written last line, one is another environment's."""
     folder = tmp_path_factory.mktemp("runs")
-    doctored_run = doctored.run(folder / "doctored", doctored.trace(logprobs=None, nodes=[]), doctored.sub())
     return [
         made.write_run(folder / "rich", made.rich()),
         made.write_run(folder / "outcomes", made.every_outcome(), tail=b'{"id": "half a li'),
         made.write_run(folder / "many", made.many(300, tasks=20)),
-        doctored_run,
+        doctored.run(folder / "doctored", doctored.trace(logprobs=None, nodes=[]), doctored.sub()),
     ]
 
 
@@ -40,24 +39,14 @@ def test_difficulty_and_trainable_print_what_the_page_says(
         printed = json.loads(capsys.readouterr().out)
         for source in shown["sources"]:
             for row in source["rows"]:
-                band = (
-                    "unrated"
-                    if row["avg_reward"] is None
-                    else "hard"
-                    if row["avg_reward"] < 0.2
-                    else "easy"
-                    if row["avg_reward"] > 0.8
-                    else "medium"
-                )
+                mean = row["avg_reward"]
+                band = "unrated" if mean is None else "hard" if mean < 0.2 else "easy" if mean > 0.8 else "medium"
                 assert row.pop("band") == band
         assert shown["sources"] == printed["sources"]
         rows = [row for row in index["rows"] if row["run"] == number]
-        for name, fits in (
-            ("attempts", [row["counts"] == "attempt" for row in rows]),
-            ("errors", [row["counts"] == "error" for row in rows]),
-            ("unscored", [row["counts"] == "unscored" for row in rows]),
-            ("timed_out", [row["outcome"] == "timeout" for row in rows]),
-        ):
+        counts = {"attempts": "attempt", "errors": "error", "unscored": "unscored"}
+        shown_as = {name: [row["counts"] == kind for row in rows] for name, kind in counts.items()}
+        for name, fits in (*shown_as.items(), ("timed_out", [row["outcome"] == "timeout" for row in rows])):
             assert sum(fits) == sum(source[name] for source in printed["sources"]), name
         trainable([str(run), "--json"])
         printed = json.loads(capsys.readouterr().out)
@@ -69,11 +58,8 @@ def test_difficulty_and_trainable_print_what_the_page_says(
         for row in rows:
             if row["id"] in traces:
                 trace = traces[row["id"]]
-                assert (row["advantage"], row["trained"], row["unused"]) == (
-                    trace["advantage"],
-                    trace["trained_tokens"],
-                    trace["unused_because"],
-                )
+                names = {"advantage": "advantage", "trained": "trained_tokens", "unused": "unused_because"}
+                assert {one: row[one] for one in names} == {one: trace[name] for one, name in names.items()}
                 assert row["findings"] == sorted(trace["findings"])
 
 

@@ -70,11 +70,8 @@ def hostile(number: int, text: str) -> made.Line:
         trace["rewards"] |= {text: {"score": 0.5, "weight": 1.0}}
         trace["info"] |= {text: {text: [text]}}
     nodes = traces[0]["nodes"]
-    nodes[1]["message"]["content"] = [
-        {"type": "text", "text": text},
-        {"type": "image_url", "image_url": {"url": SVG}},
-        {"type": text, text: text},
-    ]
+    picture = {"type": "image_url", "image_url": {"url": SVG}}
+    nodes[1]["message"]["content"] = [{"type": "text", "text": text}, picture, {"type": text, text: text}]
     edit = {"filePath": text, "oldString": text, "newString": text * 2}
     given = ({"command": text, text: text}, edit, {"patch": text}, {"filePath": text, "content": text})
     nodes[2]["message"]["tool_calls"] = [

@@ -37,6 +37,7 @@ SECRETS = {
     "password": ("DB_PASSWORD=h@nter2!", "h@nter2!"),
     "value that is called like a secret": ('{"api_key": "a1b2c3d4e5f6"}', "a1b2c3d4e5f6"),
 }
+TEXTS = [text for text, _ in SECRETS.values()]
 ORDINARY = (
     "the key of the dictionary, api_key = os.environ['KEY'], a basic understanding, bearer of bad news, "
     "http://localhost:8000/v1, password: str, sk-learn, 12:30@noon, tokens: 123456789012, num_total_tokens: 12345678, "
@@ -45,18 +46,18 @@ ORDINARY = (
     "--password <PASSWORD>"
 )
 SERVICES = (
-    *("sk_live_Ab12Cd34Ef56Gh78Ij90", "glpat-Ab12Cd34Ef56Gh78Ij90", "npm_Ab12Cd34Ef56Gh78Ij90Kl"),
-    *(
-        "pypi-AgEIcHlwaS5vcmcAb12Cd34Ef",
-        "SG.Ab12Cd34Ef56Gh78Ij90Kl.Ab12Cd34Ef56Gh78",
-        "xapp-1-A1B2-123456-0123456789abc",
-    ),
-    *(
-        "dapi0123456789abcdef0123456789abcdef",
-        "123456789:AAb12Cd34Ef56Gh78Ij90Kl12Mn34Op56Qr",
-        "hvs.Ab12Cd34Ef56Gh78Ij90",
-    ),
-    *("nvapi-Ab12-Cd34_Ef56Gh78Ij90", "ya29.Ab12Cd34Ef56Gh78Ij90", "key-0123456789abcdef0123456789abcdef"),
+    "sk_live_Ab12Cd34Ef56Gh78Ij90",
+    "glpat-Ab12Cd34Ef56Gh78Ij90",
+    "npm_Ab12Cd34Ef56Gh78Ij90Kl",
+    "pypi-AgEIcHlwaS5vcmcAb12Cd34Ef",
+    "SG.Ab12Cd34Ef56Gh78Ij90Kl.Ab12Cd34Ef56Gh78",
+    "xapp-1-A1B2-123456-0123456789abc",
+    "dapi0123456789abcdef0123456789abcdef",
+    "123456789:AAb12Cd34Ef56Gh78Ij90Kl12Mn34Op56Qr",
+    "hvs.Ab12Cd34Ef56Gh78Ij90",
+    "nvapi-Ab12-Cd34_Ef56Gh78Ij90",
+    "ya29.Ab12Cd34Ef56Gh78Ij90",
+    "key-0123456789abcdef0123456789abcdef",
 )
 NAMED = (
     "X-API-Key: {}", "x-auth-token: {}", "AccountKey={}", '{{"SessionToken": "{}"}}', "TOKEN={}", "Private-Token: {}",
@@ -114,15 +115,7 @@ def test_a_token_begins_anywhere_a_word_does(before: str, token: str) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_json_stays_json_whatever_is_masked_in_it(seed: int) -> None:
     draw = random.Random(seed)
-    parts = [
-        *(text for text, _ in SECRETS.values()),
-        *"\n\t\\\"'\x01é= :",
-        "password=",
-        "u0041",
-        "A" * 16,
-        "token: ",
-        PEM[:40],
-    ]
+    parts = [*TEXTS, *"\n\t\\\"'\x01é= :", "password=", "u0041", "A" * 16, "token: ", PEM[:40]]
     for _ in range(300):
         text = "".join(draw.choices(parts, k=8))
         for value in (text, json.dumps({text: text})):
@@ -133,15 +126,7 @@ def test_json_stays_json_whatever_is_masked_in_it(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_looking_around_the_hints_finds_what_looking_everywhere_finds(seed: int) -> None:
     draw = random.Random(seed)
-    parts = [
-        *(text for text, _ in SECRETS.values()),
-        *ORDINARY.split(", "),
-        "task-",
-        "x" * 300,
-        '\\"',
-        "\n",
-        "a b c " * 40,
-    ]
+    parts = [*TEXTS, *ORDINARY.split(", "), "task-", "x" * 300, '\\"', "\n", "a b c " * 40]
     text = " ".join(draw.choices(parts, k=60))
     everywhere, count = text, Masker()
     for rule in RULES:
@@ -152,20 +137,10 @@ def test_looking_around_the_hints_finds_what_looking_everywhere_finds(seed: int)
     assert count.counts
 
 
-@pytest.mark.parametrize(
-    "filling",
-    [
-        "QUJD" * 60_000,
-        f"{'QUJD' * 19}\n" * 3_300,
-        "eyJ" * 80_000,
-        "-----BEGIN " * 22_000,
-        "sk-" * 80_000,
-        "://a:" * 50_000,
-    ],
-)
-def test_a_long_text_that_looks_like_a_key_is_read_in_a_moment(filling: str) -> None:
-    begun = time.process_time()
-    assert Masker().text(f"PRIVATE {filling}") == f"PRIVATE {filling}"
+@pytest.mark.parametrize("part", ["QUJD", f"{'QUJD' * 19}\n", "eyJ", "-----BEGIN ", "sk-", "://a:"])
+def test_a_long_text_that_looks_like_a_key_is_read_in_a_moment(part: str) -> None:
+    text, begun = f"PRIVATE {part * (250_000 // len(part))}", time.process_time()
+    assert Masker().text(text) == text
     assert time.process_time() - begun < 5
 
 

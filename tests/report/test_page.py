@@ -61,10 +61,8 @@ def test_a_filter_leaves_what_fits_and_its_address_can_be_kept(browser: Browser,
     browser.open(pages["outcomes"], "#/rollouts")
     assert browser.run("document.querySelectorAll('tr.rollout').length") == len(made.every_outcome())
     assert browser.run("document.querySelector('button.more').offsetParent") is None, "nothing more to show"
-    browser.run(
-        "(() => { const choice = document.querySelector('[data-filter=outcome]'); choice.value = 'ProviderError';"
-        "choice.dispatchEvent(new Event('change')); })()"
-    )
+    choice = "const choice = document.querySelector('[data-filter=outcome]'); choice.value = 'ProviderError';"
+    browser.run(f"(() => {{ {choice} choice.dispatchEvent(new Event('change')); }})()")
     browser.until("document.querySelectorAll('tr.rollout').length === 1")
     where = browser.run("location.hash")
     browser.open(pages["outcomes"], where)
@@ -178,8 +176,7 @@ def test_keys_alone_lead_through_the_page(browser: Browser, pages: dict[str, Pat
     browser.until("location.hash.startsWith('#/rollouts?q=diary') && document.querySelector('tr.rollout') !== null")
     browser.press("?")
     browser.until(f"{READY_TEXT}('previous or next rollout')")
-    unreachable = browser.run("[...document.querySelectorAll('[onclick], [tabindex=\"-1\"]:not(main)')].length")
-    assert unreachable == 0
+    assert browser.run("document.querySelectorAll('[onclick], [tabindex=\"-1\"]:not(main)').length") == 0
 
 
 def test_the_words_of_conversations_are_found(browser: Browser, pages: dict[str, Path]) -> None:
@@ -206,12 +203,8 @@ def test_many_checkpoints_are_curves(browser: Browser, pages: dict[str, Path]) -
     assert browser.run("document.querySelector('.curve.c1').getAttribute('points').split(' ').length") == 21
     assert all(word in browser.text for word in ("Learned", "Forgotten", "step 21"))
     cells = "[...document.querySelectorAll('.numbers tbody tr:first-child td')].slice(0, 2)"
-    first = browser.run(f"{cells}.map((one) => one.textContent)")
-    (source,) = figures(rate([pages["training"].parent / FIRST])).sources
-    assert first == ["step 1", f"{source.avg_reward:.2f}"]
-
-
-FIRST = Path("training/rollouts/step_1/train/all/traces.jsonl")
+    (source,) = figures(rate([pages["training"].parent / "training/rollouts/step_1/train/all/traces.jsonl"])).sources
+    assert browser.run(f"{cells}.map((one) => one.textContent)") == ["step 1", f"{source.avg_reward:.2f}"]
 
 
 def test_two_runs_say_what_differs(browser: Browser, pages: dict[str, Path]) -> None:

@@ -1,6 +1,5 @@
 """Datasets on disk for tests."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskset, OpenCodeTasksetConfig
 
+from tests.support.rows import write_rows as write_jsonl
+
+__all__ = ["Rows", "row", "tasks", "taskset", "write_csv", "write_jsonl", "write_parquet"]
+
 Rows = Sequence[Mapping[str, Any]]
-
-
-def write_jsonl(path: Path, rows: Rows) -> Path:
-    """Write one JSON object per line."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def write_parquet(path: Path, rows: Rows, *, rows_per_group: int | None = None) -> Path:

@@ -9,6 +9,7 @@ from opencode_env.taskset import DatasetError
 from tests.taskset.files import row, tasks, write_jsonl, write_parquet
 
 PNG = b"\x89PNG\r\n\x1a\n"
+JUDGED = {"type": "hybrid-math", "judge_client": {"api_key_var": "HOME"}}
 
 
 @pytest.mark.parametrize(
@@ -42,11 +43,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
         ({"question": "?", "verify": ["echo \ud800"]}, "verify", "lone surrogate"),
         ({"question": [{"role": "user", "content": "\ud800"}], "answer": "1"}, "question", "lone surrogate"),
         (
-            {
-                "question": "?",
-                "answer": "1",
-                "rubric": {"type": "hybrid-math", "judge_client": {"api_key_var": "HOME"}},
-            },
+            {"question": "?", "answer": "1", "rubric": JUDGED},
             "rubric",
             "must not set judge_client: set --env.taskset.task.rubric.judge_client instead",
         ),
@@ -54,7 +51,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
             {
                 "question": "?",
                 "answer": "1",
-                "rubric": {"type": "group", "members": [{"rubric": {"type": "hybrid-math", "judge_client": {}}}]},
+                "rubric": {"type": "group", "members": [{"rubric": {**JUDGED, "judge_client": {}}}]},
             },
             "rubric",
             "must not set judge_client",
@@ -100,23 +97,18 @@ def test_an_answer_that_is_not_a_number_counts_as_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ('{"question": "?", "answ', "row 3: no valid JSON"),
-        ("[1, 2]", "row 3: a JSON object is needed, not list"),
-        ('"text"', "row 3: a JSON object is needed, not str"),
+        (b'{"question": "?", "answ', "row 3: no valid JSON"),
+        (b"[1, 2]", "row 3: a JSON object is needed, not list"),
+        (b'"text"', "row 3: a JSON object is needed, not str"),
+        (b'{"question": "\xff\xfe", "answer": "1"}', "row 3: no valid JSON"),
     ],
+    ids=["cut off", "a list", "a text", "not UTF-8"],
 )
-def test_a_line_that_is_no_json_object_is_named_by_its_line_number(tmp_path: Path, line: str, problem: str) -> None:
+def test_a_line_that_is_no_json_object_is_named_by_its_line_number(tmp_path: Path, line: bytes, problem: str) -> None:
     file = write_jsonl(tmp_path / "tasks.jsonl", [row(1)])
     # The blank line counts: an editor shows the same number.
-    file.write_text(f"{file.read_text()}\n{line}\n")
+    file.write_bytes(file.read_bytes() + b"\n" + line + b"\n")
     with pytest.raises(DatasetError, match=problem):
-        tasks(file)
-
-
-def test_bytes_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "tasks.jsonl"
-    file.write_bytes(b'{"question": "\xff\xfe", "answer": "1"}\n')
-    with pytest.raises(DatasetError, match="row 1: no valid JSON"):
         tasks(file)
 
 

@@ -20,11 +20,8 @@ BOUNDS = st.tuples(EIGHTHS, EIGHTHS).map(sorted)
 
 def naive(ratings: list[float | None], low: float, high: float, keep_unrated: bool) -> list[int]:
     """Positions that the definition keeps."""
-    return [
-        position
-        for position, value in enumerate(ratings)
-        if (keep_unrated if value is None or math.isnan(value) else low <= value <= high)
-    ]
+    kept = [keep_unrated if value is None or math.isnan(value) else low <= value <= high for value in ratings]
+    return [position for position, keeps in enumerate(kept) if keeps]
 
 
 def kept(file: Path, **options: Any) -> list[int]:
@@ -47,27 +44,18 @@ def test_the_filter_equals_its_definition(
     nested: bool,
     rows_per_group: int,
 ) -> None:
+    def rated(values: list[float | None]) -> list[dict[str, Any]]:
+        cells = [{"extra": {"r": value}} if nested else {"r": value} for value in values]
+        return [row(number, id=number, **cell) for number, cell in enumerate(cells)]
+
     low, high = bounds
     expected = naive(ratings, low, high, keep_unrated)
-    rows = [
-        row(number, id=number, **({"extra": {"r": value}} if nested else {"r": value}))
-        for number, value in enumerate(ratings)
-    ]
-    options: dict[str, Any] = {
-        "difficulty_key": "extra.r" if nested else "r",
-        "min_avg_reward": low,
-        "max_avg_reward": high,
-        "keep_unrated": keep_unrated,
-    }
+    options: dict[str, Any] = {"min_avg_reward": low, "max_avg_reward": high, "keep_unrated": keep_unrated}
+    options["difficulty_key"] = "extra.r" if nested else "r"
     # Arrow infers no column from integers and fractions mixed; a table has one type.
-    floats = [
-        row(number, id=number, **({"extra": {"r": value}} if nested else {"r": value}))
-        for number, value in enumerate(None if value is None else float(value) for value in ratings)
-    ]
-    files = [
-        write_jsonl(tmp_path / "rows.jsonl", rows),
-        write_parquet(tmp_path / "rows.parquet", floats, rows_per_group=rows_per_group),
-    ]
+    floats = rated([None if value is None else float(value) for value in ratings])
+    files = [write_jsonl(tmp_path / "rows.jsonl", rated(ratings))]
+    files.append(write_parquet(tmp_path / "rows.parquet", floats, rows_per_group=rows_per_group))
     if not nested:
         files.append(write_csv(tmp_path / "rows.csv", floats))
     for file in files:

@@ -50,23 +50,9 @@ def test_a_whole_number_answer_is_the_same_in_every_format(tmp_path: Path) -> No
 
 def test_the_key_is_pinned(tmp_path: Path) -> None:
     # Results are joined to datasets by this key: another value orphans every rated dataset.
-    plain, full = tasks(
-        write_jsonl(
-            tmp_path / "rows.jsonl",
-            [
-                row(1),
-                {
-                    "question": [{"role": "user", "content": "Q"}],
-                    "answer": "1",
-                    "setup": "a",
-                    "verify": ["b"],
-                    "image": "i",
-                    "workdir": "/w",
-                    "system_prompt": "s",
-                },
-            ],
-        )
-    )
+    whole = {"answer": "1", "setup": "a", "verify": ["b"], "image": "i", "workdir": "/w", "system_prompt": "s"}
+    rows = [row(1), {"question": [{"role": "user", "content": "Q"}], **whole}]
+    plain, full = tasks(write_jsonl(tmp_path / "rows.jsonl", rows))
     assert plain.key == "cce47c1b6a98334466ffc5858f65c17315c6c9fcb9139c29d21c1cff2cf6fd2c"
     assert full.key == "cf234d6a490305f34cd620a72917bbee4bbf594a316a33ef460c93a9c30d5c5f"
 
@@ -79,15 +65,15 @@ def test_a_rating_other_columns_and_instructions_leave_the_key_as_it_was(tmp_pat
 
 
 def test_another_answer_or_check_is_another_task(tmp_path: Path) -> None:
-    variants: Rows = [
-        row(1),
-        {**row(1), "answer": "3"},
-        row(1, verify="true"),
-        row(1, setup="true"),
-        row(1, image="alpine"),
-        row(1, workdir="/srv"),
-        row(1, system_prompt="s"),
-    ]
+    other = {
+        "answer": "3",
+        "verify": "true",
+        "setup": "true",
+        "image": "alpine",
+        "workdir": "/srv",
+        "system_prompt": "s",
+    }
+    variants: Rows = [row(1), *(row(1) | {name: value} for name, value in other.items())]
     assert len({task.key for task in tasks(write_jsonl(tmp_path / "rows.jsonl", variants))}) == len(variants)
 
 

@@ -1,12 +1,12 @@
 """A row whose judge runs the agent's code is warned about when it is loaded, once, and no other is."""
 
-import json
 from pathlib import Path
 
 import pytest
 from opencode_env.samples import SAMPLES_PATH, load_samples
-from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_env.taskset.mapping import agent_code_in, judged_by_its_exit
+
+from tests.taskset.files import tasks, write_jsonl
 
 DECIDED_BY_THE_AGENT = [
     "pytest -q",
@@ -51,10 +51,8 @@ def test_a_command_that_only_looks_at_what_the_agent_left_is_not(command: str) -
 @pytest.mark.parametrize(
     "command",
     [
-        "run-agent-code -- pytest",
-        "cd /app && run-agent-code python3 x.py",
-        "if run-agent-code -- ./a; then true; fi",
-        "! run-agent-code -- false",
+        *("run-agent-code -- pytest", "cd /app && run-agent-code python3 x.py"),
+        *("if run-agent-code -- ./a; then true; fi", "! run-agent-code -- false"),
     ],
 )
 def test_an_exit_code_that_is_always_zero_is_no_verdict(command: str) -> None:
@@ -65,9 +63,8 @@ def test_a_dataset_is_warned_about_once_with_the_row_and_what_to_write(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = [{"question": f"{n}", "verify": ["true", f"pytest tests/{n}"]} for n in range(3)]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert len(list(OpenCodeTaskset(OpenCodeTasksetConfig(dataset=str(path))).load())) == 3
+    path = write_jsonl(tmp_path / "rows.jsonl", rows)
+    assert len(tasks(path)) == 3
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert f"{path} row 1:" in warning
     assert "'pytest'" in warning
@@ -75,5 +72,5 @@ def test_a_dataset_is_warned_about_once_with_the_row_and_what_to_write(
 
 
 def test_the_shipped_samples_are_not_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    assert len(list(OpenCodeTaskset(OpenCodeTasksetConfig(dataset=str(SAMPLES_PATH))).load())) == 10
+    assert len(tasks(SAMPLES_PATH)) == 10
     assert not caplog.records

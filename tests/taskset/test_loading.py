@@ -96,14 +96,11 @@ def test_csv_cells_stay_text(tmp_path: Path) -> None:
 
 
 def test_nested_keys_reach_into_columns_and_literal_names_go_first(tmp_path: Path) -> None:
-    rows = [{"prompt": {"text": "a"}, "extra.truth": "literal", "extra": {"truth": "nested"}}]
-    for file in (write_jsonl(tmp_path / "a.jsonl", rows), write_parquet(tmp_path / "a.parquet", rows)):
-        (task,) = tasks(file, question_key="prompt.text", answer_key="extra.truth")
-        assert (task.data.prompt, task.data.answer) == ("a", "literal")
-    rows = [{"prompt": {"text": "a"}, "extra": {"truth": "nested"}}]
-    for file in (write_jsonl(tmp_path / "b.jsonl", rows), write_parquet(tmp_path / "b.parquet", rows)):
-        (task,) = tasks(file, question_key="prompt.text", answer_key="extra.truth")
-        assert task.data.answer == "nested"
+    nested = {"prompt": {"text": "a"}, "extra": {"truth": "nested"}}
+    for rows, answer in (([{**nested, "extra.truth": "literal"}], "literal"), ([nested], "nested")):
+        for file in (write_jsonl(tmp_path / "a.jsonl", rows), write_parquet(tmp_path / "a.parquet", rows)):
+            (task,) = tasks(file, question_key="prompt.text", answer_key="extra.truth")
+            assert (task.data.prompt, task.data.answer) == ("a", answer)
 
 
 def test_instructions_stand_around_the_question(tmp_path: Path) -> None:
@@ -128,10 +125,7 @@ def test_messages_read_from_arrow_lose_the_nulls_that_arrow_adds(tmp_path: Path)
     ]
     (task,) = tasks(write_parquet(tmp_path / "tasks.parquet", [{"question": question, "answer": "1"}]))
     assert task.data.system_prompt == "Be brief."
-    assert task.data.prompt == [
-        vf.AssistantMessage(content="hi", reasoning_content="hm"),
-        vf.UserMessage(content="Q"),
-    ]
+    assert task.data.prompt == [vf.AssistantMessage(content="hi", reasoning_content="hm"), vf.UserMessage(content="Q")]
 
 
 @pytest.mark.parametrize("cell", [PNG, {"bytes": PNG, "path": "a.png"}, [{"bytes": PNG, "path": None}]])

@@ -27,19 +27,22 @@ def answers(dataset: Path | str, **options: str) -> list[str | None]:
     return [task.data.answer for task in tasks(dataset, **options)]
 
 
+def write_folder(folder: Path, *names: str) -> Path:
+    """Files of one row each, whose numbers are 1, 2, …"""
+    for number, name in enumerate(names, 1):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (write_jsonl if name.endswith("jsonl") else write_parquet)(folder / name, [row(number)])
+    return folder
+
+
 def test_a_folder_is_read_in_the_order_of_its_file_names(tmp_path: Path) -> None:
-    for number in (2, 1, 3):
-        write_jsonl(tmp_path / f"part-{number}.jsonl", [row(number)])
+    write_folder(tmp_path, "part-2.jsonl", "part-1.jsonl", "part-3.jsonl", ".hidden/part-0.jsonl")
     (tmp_path / "README.md").write_text("text")
-    (tmp_path / ".hidden").mkdir()
-    write_jsonl(tmp_path / ".hidden" / "part-0.jsonl", [row(0)])
-    assert answers(tmp_path) == ["2", "3", "4"]
+    assert answers(tmp_path) == ["3", "2", "4"]
 
 
 def test_a_glob_reads_what_it_matches(tmp_path: Path) -> None:
-    for number in (1, 2):
-        (tmp_path / str(number)).mkdir()
-        write_parquet(tmp_path / str(number) / "rows.parquet", [row(number)])
+    write_folder(tmp_path, "1/rows.parquet", "2/rows.parquet")
     assert answers(f"{tmp_path}/**/*.parquet") == ["2", "3"]
     with pytest.raises(DatasetError, match="file matches"):
         answers(f"{tmp_path}/*.csv")
@@ -52,11 +55,7 @@ def test_a_path_with_the_signs_of_a_glob_in_it_is_a_path_if_it_exists(tmp_path: 
 
 
 def test_a_folder_has_the_splits_that_its_file_names_say(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "train-00000-of-00002.jsonl", [row(1)])
-    write_jsonl(tmp_path / "train-00001-of-00002.jsonl", [row(2)])
-    write_jsonl(tmp_path / "test.jsonl", [row(3)])
-    (tmp_path / "dev").mkdir()
-    write_jsonl(tmp_path / "dev" / "rows.jsonl", [row(4)])
+    write_folder(tmp_path, *(f"train-0000{part}-of-00002.jsonl" for part in (0, 1)), "test.jsonl", "dev/rows.jsonl")
     assert answers(tmp_path) == ["2", "3"]
     assert answers(tmp_path, dataset_split="test") == ["4"]
     assert answers(tmp_path, dataset_split="dev") == answers(tmp_path, dataset_split="validation") == ["5"]
@@ -73,9 +72,7 @@ def test_without_a_train_split_the_split_must_be_named(tmp_path: Path) -> None:
 
 
 def test_a_subset_is_a_folder_in_the_folder(tmp_path: Path) -> None:
-    for name in ("easy", "hard"):
-        (tmp_path / name).mkdir()
-        write_jsonl(tmp_path / name / "train.jsonl", [row(1 if name == "easy" else 2)])
+    write_folder(tmp_path, "easy/train.jsonl", "hard/train.jsonl")
     assert answers(tmp_path, dataset_subset="hard") == ["3"]
     with pytest.raises(DatasetError, match=r'no sub-folder "hrad"; there are: easy, hard .did you mean'):
         answers(tmp_path, dataset_subset="hrad")
@@ -155,7 +152,5 @@ def test_a_hub_dataset_is_opened_and_streamed_by_its_splits(tmp_path: Path) -> N
 
 
 def test_a_hub_dataset_with_one_split_needs_no_split(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    write_parquet(folder / "test.parquet", [row(7)])
+    folder = write_folder(tmp_path / "data", "test.parquet")
     assert len(list(open_hub_dataset(OpenCodeTasksetConfig(dataset=str(folder))).rows(None))) == 1

@@ -32,6 +32,7 @@ def group(*rewards: float, key: str = "half") -> list[Line]:
     return [lines.episode(key, trace(reward), task_id=key) for reward in rewards]
 
 
-def run(folder: Path, *traces: Line, **episode: Any) -> Path:
+def run(folder: Path, *traces: Line, config: Line | None = None, **episode: Any) -> Path:
     """A run of a sound group of two, and one episode of another task with these traces."""
-    return lines.write_run(folder / "run", [*group(0, 1), lines.episode("other", *traces, task_id="other", **episode)])
+    other = lines.episode("other", *traces, task_id="other", **episode)
+    return lines.write_run(folder / "run", [*group(0, 1), other], config=config)

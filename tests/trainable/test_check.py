@@ -1,6 +1,5 @@
 """What `--check` fails for: each thing that a trainer must not use, in a run that is sound but for it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,7 @@ from tests.trainable.doctored import group, nodes, run, sub, trace
 from tests.trainable.graphs import Line, answer, prompt
 
 FAILED = {"ok": False, "errors": [{"type": "SandboxError", "message": "gone"}]}
-HISTORY = {
-    "forks": 1,
-    "first": [{"message": 3, "turn": 2, "role": "tool", "how": "content: 'b' stands where 'a' stood"}],
-}
+FORK = {"message": 3, "turn": 2, "role": "tool", "how": "content: 'b' stands where 'a' stood"}
 
 
 def changed(number: int, **changes: Any) -> Line:
@@ -34,7 +30,8 @@ SPOILT: dict[str, tuple[Line, Flaw, str]] = {
         trace(nodes=[{"sampled": False}, {"sampled": True, "parent": 0}]), Flaw.NO_TOKENS, "turns: 1",
     ),
     "a fork that was noted": (
-        trace(info={"history": HISTORY}), Flaw.FORKS, "1 fork: message 3 from turn 2 on: content: 'b' stands",
+        trace(info={"history": {"forks": 1, "first": [FORK]}}), Flaw.FORKS,
+        "1 fork: message 3 from turn 2 on: content: 'b' stands",
     ),
     "a fork that nobody noted": (trace(nodes=FORKED), Flaw.FORKS, "1 fork: its branches share turns of the model"),
     "a fork of a sub conversation": (sub(nodes=FORKED), Flaw.FORKS, 'of seat "sub" (other): 1 fork'),
@@ -92,8 +89,7 @@ def test_what_a_trainer_must_not_use_fails_and_is_named(
 def test_every_finding_that_fails_is_provoked() -> None:
     tables = (*SPOILT.values(), *test_contradictions.CONTRADICTIONS.values())
     elsewhere = {Flaw.TOO_LONG, Flaw.UNREADABLE, Flaw.MIXED}
-    provoked = {flaw for _, flaw, _ in tables} | elsewhere
-    assert provoked == {flaw for flaw, meaning in MEANINGS.items() if meaning.fails}
+    assert {flaw for _, flaw, _ in tables} | elsewhere == {flaw for flaw, meaning in MEANINGS.items() if meaning.fails}
     assert set(MEANINGS) == set(Flaw)
 
 
@@ -149,10 +145,7 @@ def test_a_sound_trace_of_a_failed_episode_does_not_train(tmp_path: Path) -> Non
 def test_groups_that_teach_nothing_and_groups_cut_short_are_notes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = write_run(tmp_path / "run", [*group(0, 1), *group(1, 1, key="always")])
-    config = place / "configs" / "resolved" / "eval.json"
-    config.parent.mkdir(parents=True)
-    config.write_text(json.dumps({"num_rollouts": 4}))
+    place = write_run(tmp_path / "run", [*group(0, 1), *group(1, 1, key="always")], config={"num_rollouts": 4})
     assert main([str(place), "--check"]) == 0
     printed = capsys.readouterr().out
     assert "note: no-spread (1)" in printed

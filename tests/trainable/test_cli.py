@@ -17,21 +17,22 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().err == f'opencode-trainable: run "{tmp_path}/outputs/typo" does not exist\n'
 
 
-def test_a_folder_of_runs_names_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("place", "code", "said"),
+    [
+        (".", 2, "2 runs below it (empty, first): name those"),
+        ("empty", 1, "the runs hold no episode yet: wait for the first rollout to end"),
+        ("tasks.jsonl", 2, "holds no verifiers episode"),
+    ],
+)
+def test_what_is_no_run_is_refused_with_what_to_do(
+    place: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_run(tmp_path / "first", group(1))
-    assert main([str(tmp_path)]) == 2
-    assert "1 runs below it (first): name those" in capsys.readouterr().err
-
-
-def test_an_empty_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(write_run(tmp_path / "run", []))]) == 1
-    assert "the runs hold no episode yet: wait for the first rollout to end" in capsys.readouterr().err
-
-
-def test_a_file_of_something_else_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "empty", [])
     (tmp_path / "tasks.jsonl").write_text('{"question": "?"}\n')
-    assert main([str(tmp_path / "tasks.jsonl")]) == 2
-    assert "holds no verifiers episode" in capsys.readouterr().err
+    assert main([str(tmp_path / place)]) == code
+    assert said in capsys.readouterr().err
 
 
 def test_a_run_that_is_still_being_written_is_read_as_far_as_it_is_whole(

@@ -1,6 +1,5 @@
 """What a trace says against itself: calls that counted otherwise, things that stand twice, numbers not finite."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ def damaged(number: int | None = None, *, made: list[Line] | None = None, **chan
     found = trace(nodes=[dict(node) for node in whole], calls=calls(whole))
     if number is not None:
         found["nodes"][number] |= changes
-    return found
-
-
-def without_calls(*numbers: int) -> Line:
-    """A trace that lacks these calls."""
-    found = damaged()
-    found["calls"] = [call for number, call in enumerate(found["calls"]) if number not in numbers]
     return found
 
 
@@ -104,7 +96,7 @@ CONTRADICTIONS: dict[str, tuple[Line, Flaw, str]] = {
         damaged(3, sampled=False, mask=[False] * 2, logprobs=[]), Flaw.CALLS, "node 3 as its answer, which is not",
     ),
     "a call of no answer": (recalled(1, node=9), Flaw.CALLS, "names message node 9, which is not there; and 1 more"),
-    "a call too few": (without_calls(1), Flaw.CALLS, "message node 3 is an answer, and no call names it"),
+    "a call too few": (trace(calls=calls(nodes())[:1]), Flaw.CALLS, "node 3 is an answer, and no call names it"),
     "no calls": (trace(calls=[]), Flaw.CALLS, "message node 1 is an answer, and no call names it; and 1 more"),
     "no messages": (trace(nodes=[], calls=calls(nodes())), Flaw.CALLS, "names message node 1, which is not there"),
     "sub calls whose trace is gone": (
@@ -277,9 +269,5 @@ def test_an_episode_and_its_traces_agree_on_whether_they_failed(
 def test_errors_of_an_episode_that_is_ok_are_those_of_earlier_tries(
     tries: int | None, code: int, tmp_path: Path
 ) -> None:
-    place = run(tmp_path, trace(), errors=[ERROR])
-    if tries is not None:
-        config = place / "configs" / "resolved" / "eval.json"
-        config.parent.mkdir(parents=True)
-        config.write_text(json.dumps({"env": {"retries": {"max_retries": tries, "rules": []}}}))
-    assert main([str(place), "--check"]) == code
+    config = None if tries is None else {"env": {"retries": {"max_retries": tries, "rules": []}}}
+    assert main([str(run(tmp_path, trace(), config=config, errors=[ERROR])), "--check"]) == code

@@ -16,8 +16,6 @@ from aiohttp import web
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.inspection import inspect
-from verifiers.v1.clients import TrainClientConfig
-from verifiers.v1.episode import EnvInfo, Episode
 from verifiers.v1.utils.trace_store import write_episode
 
 from tests.rlm.role_server import SUB, Rollout, role_server
@@ -25,6 +23,7 @@ from tests.rlm.test_training import END, Engine, running, tokenizer
 from tests.support.families import loaded_tokenizer
 from tests.support.sizes import size
 from tests.trainable.damage import Damage, damaged, damages
+from tests.trainable.recorded import episode_of, grow, train_client
 
 __all__ = ["tokenizer"]
 
@@ -50,15 +49,6 @@ class Sampling(Engine):
         return web.json_response({"request_id": "r", "choices": [choice]})
 
 
-async def grow(rollout: Rollout, question: str, turns: int, headers: dict[str, str] | None = None) -> None:
-    """A conversation that only grows."""
-    messages = [{"role": "user", "content": question}]
-    for turn in range(turns):
-        answer = await rollout.ask(messages, headers)
-        assert answer.status == 200, answer.body
-        messages += [{"role": "assistant", "content": answer.text}, {"role": "user", "content": f"{question} {turn}"}]
-
-
 async def rewrite(rollout: Rollout, question: str, turns: int) -> None:
     """A conversation whose system message says something else at each turn."""
     said: list[dict[str, str]] = []
@@ -82,10 +72,8 @@ async def clients(kind: str, tokenizer: Path) -> AsyncIterator[Any]:
     if kind == "chat":
         yield None
         return
-    loaded = loaded_tokenizer(tokenizer)
-    async with running(Sampling(loaded.convert_tokens_to_ids(END))) as url:
-        renderer = {"renderer": {"name": "default"}, "renderer_model_name": str(tokenizer)}
-        yield TrainClientConfig.model_validate({"base_url": url, "api_key_var": "NO_KEY", **renderer})
+    async with running(Sampling(loaded_tokenizer(tokenizer).convert_tokens_to_ids(END))) as url:
+        yield train_client(url, tokenizer)
 
 
 async def sound(kind: str, tokenizer: Path, folder: Path) -> Lines:
@@ -94,16 +82,7 @@ async def sound(kind: str, tokenizer: Path, folder: Path) -> Lines:
         for reward in (0.0, 1.0, None):
             async with role_server(client=client) as server, server.rollout() as rollout:
                 await play(rollout, forked=kind == "forked")
-            rollout.main.task.key = "half"
-            for trace in (rollout.main, rollout.sub):
-                trace.ok = True
-                if reward is None:
-                    trace.record_error(ValueError("broken"))
-                else:
-                    trace.record_reward("solved", reward)
-            traces = [rollout.main, rollout.sub]
-            env = EnvInfo(id="probe")
-            write_episode(folder, Episode(env=env, task=rollout.main.task, traces=traces, ok=reward is not None))
+            write_episode(folder, episode_of(rollout, reward))
     return [json.loads(line) for line in (folder / "traces.jsonl").read_bytes().splitlines()]
 
 
@@ -167,10 +146,7 @@ TOKENS = {
     r"traces\[\]\.answer\.logprobs\[\]": ANY,
 }
 HARMLESS_IN = {
-    "chat": {
-        r"traces\[\]\.calls\[\]\.(usage(\..*)?|node)": EVALUATED,
-        r"traces\[\]\.request\.parent": EVALUATED,
-    },
+    "chat": {r"traces\[\]\.calls\[\]\.(usage(\..*)?|node)": EVALUATED, r"traces\[\]\.request\.parent": EVALUATED},
     "forked": TOKENS,
     "training": TOKENS,
 }

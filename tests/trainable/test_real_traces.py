@@ -8,36 +8,20 @@ from opencode_runs.trainable.cli import main
 from opencode_runs.trainable.inspection import inspect
 from opencode_runs.trainable.record import TokenEpisode
 from opencode_runs.trainable.samples import TrainingSample, training_samples
-from verifiers.v1.clients import TrainClientConfig
-from verifiers.v1.episode import EnvInfo, Episode
+from verifiers.v1.episode import Episode
 from verifiers.v1.utils.trace_store import write_episode
 
-from tests.rlm.role_server import SUB, Rollout, role_server
+from tests.rlm.role_server import SUB, role_server
 from tests.rlm.test_training import END, Engine, running, tokenizer
 from tests.support.families import loaded_tokenizer
+from tests.trainable.recorded import episode_of, grow, train_client
 
 __all__ = ["tokenizer"]
 
 SAMPLED = 3
 """Tokens of each answer of the engine."""
-
-
-async def talk(rollout: Rollout, question: str, turns: int, headers: dict[str, str] | None = None) -> None:
-    """A conversation that only grows."""
-    messages = [{"role": "user", "content": question}]
-    for _ in range(turns):
-        answer = await rollout.ask(messages, headers)
-        assert answer.status == 200, answer.body
-        messages += [{"role": "assistant", "content": answer.text}, {"role": "user", "content": "go on"}]
-
-
-def close(rollout: Rollout, reward: float) -> Episode[Any, Any, Any]:
-    """The rollout's episode, as an environment leaves it."""
-    rollout.main.task.key = "half"
-    for trace in (rollout.main, rollout.sub):
-        trace.ok = True
-        trace.record_reward("solved", reward)
-    return Episode(env=EnvInfo(id="opencode-rlm"), task=rollout.main.task, traces=[rollout.main, rollout.sub], ok=True)
+Recorded = tuple[Path, list[Episode[Any, Any, Any]], list[list[int]]]
+"""A run of two rollouts of one task, its episodes, and every sequence that the engine saw and sampled."""
 
 
 def longest_of(sequences: list[list[int]]) -> list[list[int]]:
@@ -46,27 +30,24 @@ def longest_of(sequences: list[list[int]]) -> list[list[int]]:
 
 
 @pytest.fixture
-async def played(tokenizer: Path, tmp_path: Path) -> tuple[Path, list[Episode[Any, Any, Any]], list[list[int]]]:
-    """A run of two rollouts of one task, its episodes, and every sequence that the engine saw and sampled."""
-    loaded = loaded_tokenizer(tokenizer)
-    engine = Engine(loaded.convert_tokens_to_ids(END))
+async def played(tokenizer: Path, tmp_path: Path) -> Recorded:
+    engine = Engine(loaded_tokenizer(tokenizer).convert_tokens_to_ids(END))
     episodes = []
     async with running(engine) as url:
-        renderer = {"renderer": {"name": "default"}, "renderer_model_name": str(tokenizer)}
-        client = TrainClientConfig.model_validate({"base_url": url, "api_key_var": "NO_KEY", **renderer})
+        client = train_client(url, tokenizer)
         for reward in (0.0, 1.0):
             # A server of its own: its rollouts have models of their own, and those of a group have one.
             async with role_server(client=client) as server, server.rollout() as rollout:
-                await talk(rollout, f"rollout {reward}: main question", turns=3)
-                await talk(rollout, f"rollout {reward}: sub question", turns=2, headers=SUB)
-                await talk(rollout, f"rollout {reward}: another one", turns=1, headers=SUB)
-            episodes.append(close(rollout, reward))
+                await grow(rollout, f"rollout {reward}: main question", turns=3)
+                await grow(rollout, f"rollout {reward}: sub question", turns=2, headers=SUB)
+                await grow(rollout, f"rollout {reward}: another one", turns=1, headers=SUB)
+            episodes.append(episode_of(rollout, reward))
             write_episode(tmp_path, episodes[-1])
     return tmp_path, episodes, engine.sequences
 
 
 async def test_a_branch_is_a_sample_of_exactly_what_the_engine_saw_and_every_answer_trains_once(
-    played: tuple[Path, list[Episode[Any, Any, Any]], list[list[int]]],
+    played: Recorded,
 ) -> None:
     _, episodes, sequences = played
     assert len(sequences) == 12
@@ -80,11 +61,10 @@ async def test_a_branch_is_a_sample_of_exactly_what_the_engine_saw_and_every_ans
 
 
 async def test_the_written_run_gives_the_same_samples(
-    played: tuple[Path, list[Episode[Any, Any, Any]], list[list[int]]],
+    played: Recorded,
 ) -> None:
     run, episodes, _ = played
-    lines = (run / "traces.jsonl").read_bytes().splitlines()
-    read = [TokenEpisode.model_validate_json(line) for line in lines]
+    read = [TokenEpisode.model_validate_json(line) for line in (run / "traces.jsonl").read_bytes().splitlines()]
 
     def all_samples(of: Any) -> list[list[TrainingSample]]:
         return [training_samples(trace) for episode in of for trace in episode.traces]
@@ -93,11 +73,10 @@ async def test_the_written_run_gives_the_same_samples(
 
 
 async def test_the_command_counts_what_the_engine_sampled_and_finds_nothing_wrong(
-    played: tuple[Path, list[Episode[Any, Any, Any]], list[list[int]]],
+    played: Recorded,
 ) -> None:
     run, _, sequences = played
-    longest = max(map(len, sequences))
-    assert main([str(run), "--check", "--max-tokens", str(longest)]) == 0
+    assert main([str(run), "--check", "--max-tokens", str(max(map(len, sequences)))]) == 0
     report = inspect([run])
     assert (report.summary.branches, report.summary.samples, report.summary.forks) == (6, 6, 0)
     assert report.summary.trained_tokens == report.summary.logprobs == 12 * SAMPLED

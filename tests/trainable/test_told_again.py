@@ -84,16 +84,11 @@ RETOLD: dict[str, tuple[str, Line]] = {
 def test_three_roots_in_one_linear_rollout_are_two_forks(
     question: str, told: Line, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def rollout(number: int) -> list[Line]:
-        thought = [{"role": "assistant", "content": f"<think>Well.</think>{LONG} 0"}]
-        begun = retold(0, "It is 12:01.", "What is it?")
-        begun[-1] |= {"message": thought[0]} if told["message"]["role"] == "assistant" else {}
-        return begun
-
-    first = rollout(0)
+    first = retold(0, "It is 12:01.", "What is it?")
     if told["message"]["role"] == "tool":
-        first.append(prompt(2, 4) | told)
-        first.append(answer(3, 71))
+        first += [prompt(2, 4) | told, answer(3, 71)]
+    else:
+        first[-1] |= says("assistant", f"<think>Well.</think>{LONG} 0")
     second = retold(len(first), "It is 12:02.", question, told)
     third = retold(len(first) + len(second), "It is 12:03.", question, told)
     assert main([str(run(tmp_path, trace(nodes=[*first, *second, *third]))), "--check"]) == 1

@@ -9,7 +9,7 @@ import base64
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.model_failure import overflowed
+from opencode_env.cli_agent.outcome_rule import overflowed
 
 from tests.support.families import GLM, Family, Qwen3
 from tests.support.seats import MAIN_MODEL, SUB_MODEL

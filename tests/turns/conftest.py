@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,9 @@ def module_light_but_in_whole(sandboxes: None) -> Iterator[None]:
     """The same for a whole module."""
     with nullcontext() if WHOLE else light_opencode_in_place():
         yield
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the module."""
+    return tmp_path_factory.mktemp("turns")

@@ -26,12 +26,6 @@ SCRIPT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of the module."""
-    return tmp_path_factory.mktemp("turns")
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def trunk(places: Path, module_light_but_in_whole: None) -> Played:
     """A rollout with every turn kept."""
@@ -60,7 +54,7 @@ def test_every_turn_is_kept_private_and_whole(trunk: Played, places: Path) -> No
     (trace,) = trunk.traces
     assert trace.ok, trace.errors
     kept = turns(places / "trunk")
-    assert [(turn.turn, turn.unrestorable) for turn in kept] == [(1, None), (2, None), (3, None), (4, None)]
+    assert [(turn.turn, turn.unrestorable) for turn in kept] == [(at, None) for at in (1, 2, 3, 4)]
     assert {turn.trace_id for turn in kept} == {trace.id}
     assert trace.metrics["turns_kept"] == 4
     held, whole = (trace.metrics[f"turns_{name}_seconds"] or 0 for name in ("held", "kept"))

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from opencode_runs.turns.cli import main
-from opencode_runs.turns.kept import ROW
 from opencode_runs.turns.tree import interval
 
 from tests.difficulty.lines import Line, episode, trace, write_run
-from tests.turns.test_format import made
+from tests.turns.test_format import write_kept
 
 
 def rollout(name: str, reward: float | None = 1.0, origin: tuple[str, int] | None = None, **changes: Any) -> Line:
@@ -24,21 +23,17 @@ def kept(tmp_path: Path) -> Path:
     """Turns 2, 4, 6 of two rollouts; that of the second's turn 4 cannot be restored."""
     for name in ("t1", "t2"):
         for turn in (2, 4, 6):
-            folder = tmp_path / "kept" / name / f"{turn:04d}"
-            folder.mkdir(parents=True)
-            (folder / ROW).write_text("{}")
             reason = "a program of the agent's was running" if (name, turn) == ("t2", 4) else None
-            made(turn, trace_id=name, unrestorable=reason, digest=f"{name}{turn}").write(folder)
+            digest = f"{name}{turn}"
+            write_kept(tmp_path / "kept" / name, turn, trace_id=name, unrestorable=reason, digest=digest)
     return tmp_path / "kept"
 
 
 @pytest.fixture
 def first(tmp_path: Path, kept: Path) -> Path:
     """The run that kept them: t1 solved its task, t2 did not."""
-    run = write_run(tmp_path / "first", [rollout("t1"), rollout("t2", 0.0)])
-    (run / "configs" / "resolved").mkdir(parents=True)
-    (run / "configs" / "resolved" / "eval.json").write_text(json.dumps({"env": {"turns": {"keep": str(kept)}}}))
-    return run
+    config = {"env": {"turns": {"keep": str(kept)}}}
+    return write_run(tmp_path / "first", [rollout("t1"), rollout("t2", 0.0)], config=config)
 
 
 @pytest.fixture

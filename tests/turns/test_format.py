@@ -30,12 +30,18 @@ def made(turn: int = 3, **changed: object) -> KeptTurn:
     return KeptTurn.model_validate(given)
 
 
+def write_kept(folder: Path, turn: int = 3, row: str = "{}", **changed: object) -> Path:
+    """A kept turn in a rollout's folder, without files and state; its place."""
+    place = folder / f"{turn:04d}"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / ROW).write_text(row)
+    made(turn, **changed).write(place)
+    return place
+
+
 def test_what_is_written_is_read_in_the_order_of_turns(tmp_path: Path) -> None:
     for turn in (2, 10, 1):
-        folder = tmp_path / "t1" / f"{turn:04d}"
-        folder.mkdir(parents=True)
-        (folder / ROW).write_text('{"prompt": "p"}')
-        made(turn).write(folder)
+        write_kept(tmp_path / "t1", turn, '{"prompt": "p"}')
     found = list(kept_turns(tmp_path))
     assert [one.turn for one in found] == [1, 2, 10]
     assert found[0] == made(1, place=tmp_path / "t1" / "0001")

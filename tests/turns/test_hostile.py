@@ -57,12 +57,6 @@ Trunk = tuple[AnyTrace, list[Call]]
 Branches = tuple[dict[int, AnyTrace], list[Call]]
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of the module."""
-    return tmp_path_factory.mktemp("turns")
-
-
 async def played(engine: TokenEngine, tokenizer: Path, *rows: Path) -> tuple[list[Episode[Any, Any, Any]], list[Call]]:
     """Episodes under a training client, and what their models were asked."""
     async with engine.serving() as url:

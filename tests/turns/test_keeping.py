@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.user_simulation import conversation
 from opencode_env.user_simulation.conversation import SimulatedUsers
-from opencode_runs.turns.kept import ENDED, FILES, LOCK, ROW, TRACE, RolloutFacts, TurnRow, kept_turns
+from opencode_runs.turns.kept import ENDED, FILES, LOCK, TRACE, RolloutFacts, TurnRow, kept_turns
 from pydantic import ValidationError
 from verifiers.v1 import AgentConfig, SamplingConfig
 from verifiers.v1.errors import EnvError, HarnessError, TaskError
@@ -47,29 +47,15 @@ from tests.support.light_opencode import light_opencode_in_place
 from tests.support.replies import bash, faulty
 from tests.support.rows import write_rows
 from tests.turns.playing import config_of, play
-from tests.turns.test_format import made
+from tests.turns.test_format import made, write_kept
 
 ROW_DATA = {"id": "one", "question": "Go.", "verify": ["test -e one"]}
-FACTS = RolloutFacts(
-    task_key="k",
-    task_hash="h",
-    env="opencode-env",
-    versions={"agent": "1", "verifiers": "2"},
-    model="m",
-    sampling={},
-    runtime="confined",
-    settings="s",
-)
+VERSIONS = {"agent": "1", "verifiers": "2"}
+NAMES = {"task_key": "k", "task_hash": "h", "env": "opencode-env", "model": "m", "runtime": "confined", "settings": "s"}
+FACTS = RolloutFacts.model_validate({**NAMES, "versions": VERSIONS, "sampling": {}})
 KIND = Kind(FACTS, row={})
-STATE: dict[str, Any] = {
-    "nodes": [],
-    "calls": [],
-    "tools": [],
-    "media": {},
-    "program_calls": [],
-    "forks": None,
-    "leaf": None,
-}
+STATE: dict[str, Any] = {"nodes": [], "calls": [], "tools": [], "media": {}, "program_calls": []}
+STATE |= {"forks": None, "leaf": None}
 
 
 @pytest.fixture
@@ -81,13 +67,11 @@ def light(sandboxes: None) -> Iterator[None]:
 
 def kept(folder: Path, turn: int, *, size: int = 0, trace: bytes | None = None) -> Path:
     """A kept turn of a rollout's folder."""
-    place = folder / f"{turn:04d}"
-    (place / FILES).mkdir(parents=True)
+    place = write_kept(folder, turn, versions=dict(FACTS.versions))
+    (place / FILES).mkdir()
     (place / FILES / "0").write_bytes(b"x" * size)
     (place / FILES / INDEX).write_bytes(gzip.compress(b'["/app/x", "f", 420, 0, %d, "", "0"]\n' % size))
-    (place / ROW).write_text("{}")
     (place / TRACE).write_bytes(pack(STATE) if trace is None else trace)
-    made(turn, versions=dict(FACTS.versions)).write(place)
     return place
 
 
@@ -116,11 +100,8 @@ async def test_what_holds_state_outside_the_sandbox_is_an_obstacle_by_name(
     attach(rollout, trace)
     rollout.turns = RolloutTurns(KIND, TurnsConfig(), DiskUse(tmp_path, None))
     rollout.brought_back = frozenset({"lake"})
-    inner: Any = SimpleNamespace(
-        **dict.fromkeys(("harness", "ctx", "trace", "runtime", "endpoint", "secret", "mcp_urls", "data"), None),
-        tool_interception_url=None,
-    )
-    inner.trace = trace
+    nothing = ("harness", "ctx", "runtime", "endpoint", "secret", "mcp_urls", "data", "tool_interception_url")
+    inner: Any = SimpleNamespace(trace=trace, **dict.fromkeys(nothing))
 
     async def opened(*_: Any, **options: Any) -> Any:
         return inner
@@ -184,11 +165,7 @@ def test_the_oldest_turns_go_but_for_the_last_of_each_running_rollout(tmp_path: 
     for turn in (3, 4):
         disk.added(kept(running, turn, size=1 << 20), restorable=False)
     # The first of the running one is the last that can be restored; nothing of the ended one is needed.
-    assert [turn.place.relative_to(tmp_path).as_posix() for turn in kept_turns(tmp_path)] == [
-        "r/0001",
-        "r/0003",
-        "r/0004",
-    ]
+    assert [turn.place for turn in kept_turns(tmp_path)] == [running / f"000{turn}" for turn in (1, 3, 4)]
     assert disk.used < disk.most_bytes
     for turn in range(5, 9):  # the folder may be taken away meanwhile
         (place := kept(running, turn, size=1 << 20)).rename(tmp_path / f"away{turn}")
@@ -239,10 +216,8 @@ def test_what_has_ended_was_cancelled_here_or_is_of_other_settings_is_not_gone_o
 
 
 def test_nothing_of_a_masked_node_trains() -> None:
-    numbers = {
-        name: [0.5] for name in ("logprobs", "advantages", "reference_logprobs", "trainer_logprobs", "entropies")
-    }
-    said = AssistantMessage(content="x")
+    names = ("logprobs", "advantages", "reference_logprobs", "trainer_logprobs", "entropies")
+    numbers, said = {name: [0.5] for name in names}, AssistantMessage(content="x")
     others: dict[str, Any] = {"loss_weights": {"ce": [0.5]}, "routed_experts": np.ones((1, 2, 2), np.uint8)}
     node = SeededNode(message=said, sampled=True, token_ids=[1], mask=[True], **numbers, **others)
     written = node.model_dump()
@@ -252,6 +227,11 @@ def test_nothing_of_a_masked_node_trains() -> None:
         assert masked["mask"] == [False]
         assert not any(len(masked[name] or ()) for name in (*numbers, "loss_weights"))
         assert masked["routed_experts"], "the tokens behind it were sampled in that state of the model"
+
+
+def full(*_: Any, **options: Any) -> NoReturn:
+    """What a full disk says."""
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 class Box:
@@ -264,7 +244,7 @@ class Box:
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
         self.before.append(before)
         if self.full:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            full()
         return KeptFiles(), 0.0
 
     async def put_files(self, folder: Path) -> None:
@@ -308,11 +288,8 @@ async def test_a_turn_is_kept_whole_of_the_agents_own_calls_alone_and_only_where
         await turns.stop()
         turns.close()
     assert box.before == [None, place / FILES, None]
-    assert [(turn.turn, turn.unrestorable) for turn in kept_turns(tmp_path)] == [
-        (1, None),
-        (3, None),
-        (4, "another call of the rollout was under way"),
-    ]
+    beside = "another call of the rollout was under way"
+    assert [(turn.turn, turn.unrestorable) for turn in kept_turns(tmp_path)] == [(1, None), (3, None), (4, beside)]
 
 
 def test_requests_are_the_same_by_what_they_ask_and_not_by_their_model() -> None:
@@ -369,9 +346,6 @@ def test_the_end_of_a_rollout_is_noted_on_a_full_disk_too(tmp_path: Path, monkey
     kept(tmp_path / "t1", 1)
     lock = try_lock(tmp_path / "t1" / LOCK)
     turns = RolloutTurns(KIND, TurnsConfig(), DiskUse(tmp_path, None), claimed=(tmp_path / "t1", lock))
-
-    def full(*_: Any, **options: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "touch", full)
     turns.ended()
@@ -437,10 +411,8 @@ async def test_no_copy_takes_so_long_that_the_agents_program_gives_up_its_call(t
     turns = RolloutTurns(replace(KIND, patience=0.2), TurnsConfig(), DiskUse(tmp_path, None))
     with pytest.raises(NotKept, match=r"not copied within 0\.1 s"):
         await turns._with_files(made(1), box, tmp_path / "files")
-    agent: Any = SimpleNamespace(
-        harness=SimpleNamespace(config=OpenCodeHarnessConfig(provider_timeout=7.0)),
-        ctx=SimpleNamespace(model="m", sampling=SamplingConfig()),
-    )
+    harness = SimpleNamespace(config=OpenCodeHarnessConfig(provider_timeout=7.0))
+    agent: Any = SimpleNamespace(harness=harness, ctx=SimpleNamespace(model="m", sampling=SamplingConfig()))
     task: Any = SimpleNamespace(key="k", hash="h", data=OpenCodeTaskData(prompt="Go."))
     kind = _kind(task, agent, "opencode-env", "confined", ())
     assert kind.patience == 7.0
@@ -476,16 +448,13 @@ async def test_what_cannot_be_kept_costs_neither_answer_nor_reward(
     async def fail(*_: Any) -> Any:
         if how == "slow disk":
             await asyncio.sleep(600)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    def broken(*_: Any) -> Any:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        full()
 
     if how in ("full disk", "slow disk"):
         monkeypatch.setattr(ConfinedRuntime, "keep_files", fail)
         monkeypatch.setattr(keeping, "MOST_SECONDS", 0.1)
     else:
-        monkeypatch.setattr(keeping, "try_lock" if how == "no folder" else "trace_state", broken)
+        monkeypatch.setattr(keeping, "try_lock" if how == "no folder" else "trace_state", full)
     rows = write_rows(tmp_path / "rows.jsonl", [ROW_DATA])
     script = ScriptPolicy.of(bash("echo 1 >one"), Reply(text="Done."))
     (trace,) = (await play(config_of(rows, tmp_path / "kept"), script)).traces

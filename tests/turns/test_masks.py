@@ -29,12 +29,7 @@ def trace(*parents: int | None) -> Any:
 
 @pytest.mark.parametrize(
     ("digest", "forks", "parent", "trains"),
-    [
-        (DIGEST, None, 1, True),
-        ("e" * 64, None, 1, False),
-        (DIGEST, {"forks": 1}, 1, False),
-        (DIGEST, None, 0, False),
-    ],
+    [(DIGEST, None, 1, True), ("e" * 64, None, 1, False), (DIGEST, {"forks": 1}, 1, False), (DIGEST, None, 0, False)],
     ids=["same", "other request", "forked before", "forks with it"],
 )
 def test_main_and_sub_calls_train_only_behind_the_same_request(

@@ -6,21 +6,19 @@ from typing import Any
 
 import pytest
 from agent_sandbox.podman import PodmanConfig
+from opencode_env.cli_agent.turns import keeping
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from opencode_runs.turns.kept import ENDED, TurnRow, kept_turns
 
 from tests.support.replies import bash
 from tests.support.rows import write_rows
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.turns.playing import config_of, files, play, text
 
 pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.usefixtures("sandboxes")]
 
-ROW = {
-    "id": "one",
-    "question": "Go.",
-    "setup": "echo begun >begun",
-    "verify": ["grep -q mine /etc/motd && test -s two"],
-}
+VERIFY = ["grep -q mine /etc/motd && test -s two"]
+ROW = {"id": "one", "question": "Go.", "setup": "echo begun >begun", "verify": VERIFY}
 SCRIPT = [
     bash("echo mine >/etc/motd; rm /etc/issue; mkfifo pipe; chmod 4750 begun; chown 7:7 begun"),
     bash("cat begun /etc/motd >two; ls -l --time-style=+ begun; ls /etc/issue; echo s >/dev/shm/s"),
@@ -34,7 +32,12 @@ def config(dataset: Path, keep: Path, image: str) -> Any:
     return config_of(dataset, keep, agent={"runtime": PodmanConfig(image=image).model_dump()})
 
 
-async def test_a_branch_and_a_resumed_rollout_go_on_in_another_container(podman_image: str, tmp_path: Path) -> None:
+async def test_a_branch_and_a_resumed_rollout_go_on_in_another_container(
+    podman_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        keeping, "CHILDREN_SECONDS", PATIENCE_SECONDS
+    )  # what OpenCode started ends late when it is busy
     rows, kept = write_rows(tmp_path / "rows.jsonl", [ROW]), tmp_path / "kept"
     trunk = await play(config(rows, kept, podman_image), ScriptPolicy.of(*SCRIPT))
     (trace,) = trunk.traces
@@ -53,7 +56,7 @@ async def test_a_branch_and_a_resumed_rollout_go_on_in_another_container(podman_
     assert branch.info["branch"]["same_request"] is True
     assert [text(body) for body in branched.bodies(branch)] == asked[1:]
     for turn in kept_turns(tmp_path / "branch"):
-        assert files(turn) == before[turn.turn]
+        assert (turn.unrestorable, files(turn)) == (None, before[turn.turn])
 
     (kept / trace.id / ENDED).unlink()  # as if its process had ended in the third call
     shutil.rmtree(kept / trace.id / "0004")

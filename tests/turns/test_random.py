@@ -54,9 +54,8 @@ async def play_and_go_back(said: Sequence[Sequence[Reply]], place: Path) -> None
     dataset = write_turns(place / "turns.jsonl", chosen)
     same = await play(config_of(dataset, place / "same"), scripts(said))
     for turn, first, again in zip(chosen, trunk.traces, same.traces, strict=True):
-        assert [text(body) for body in same.bodies(again)] == [text(one) for one in trunk.bodies(first)][
-            turn.turn - 1 :
-        ]
+        asked = [text(one) for one in trunk.bodies(first)]
+        assert [text(body) for body in same.bodies(again)] == asked[turn.turn - 1 :]
         assert [node.message for node in again.nodes] == [node.message for node in first.nodes]
         assert (again.num_branches, again.stop_condition) == (first.num_branches, first.stop_condition)
         assert last_files(place / "same" / again.id) == last_files(place / "trunk" / first.id)

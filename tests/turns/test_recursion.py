@@ -61,8 +61,7 @@ async def test_a_branch_asks_what_its_trunk_asked_and_holds_its_sub_calls(tmp_pa
         assert branch.main.info["branch"]["same_request"] is True
         calls = turn.turn - 1
         assert len(branch.asked(SUB_MODEL)) == len(trunk.asked(SUB_MODEL)) - calls
-        assert [node.message for node in branch.sub.nodes][: 2 * calls] == [node.message for node in trunk.sub.nodes][
-            : 2 * calls
-        ]
+        own, before = ([node.message for node in one.sub.nodes][: 2 * calls] for one in (branch, trunk))
+        assert own == before
         assert branch.main.metrics["sub_llm_turns"] == trunk.main.metrics["sub_llm_turns"]
         assert branch.main.metrics["history_forks"] == branch.main.metrics["sub_llm_history_forks"] == 0

@@ -21,14 +21,8 @@ from tests.support.user_home import UserHome
 
 pytestmark = pytest.mark.usefixtures("module_light_but_in_whole")
 
-ROWS = [
-    {
-        "id": "by-chance",
-        "question": "Write a number of your choice to /app/answer.txt.",
-        "answer": "7",
-        "setup": ["mkdir -p /app/in && seq 1 30 | split -l 1 - /app/in/part"],
-    }
-]
+ROW = {"id": "by-chance", "question": "Write a number of your choice to /app/answer.txt.", "answer": "7"}
+SETUP = ["mkdir -p /app/in && seq 1 30 | split -l 1 - /app/in/part"]
 SCRIPT = [
     call("grep", pattern="1"),
     bash("cat /proc/sys/kernel/random/uuid"),
@@ -43,11 +37,10 @@ def run(shared_home: UserHome, module_light_but_in_whole: None) -> Path:
     """The output directory of one rollout with two results that come by chance."""
 
     async def evaluated() -> Path:
-        rows = write_rows(shared_home.work / "rows.jsonl", ROWS)
+        rows = write_rows(shared_home.work / "rows.jsonl", [{**ROW, "setup": SETUP}])
+        arguments = ("opencode-env", "--env.taskset.dataset", str(rows), "-r", "1")
         async with ScriptedModel(ScriptPolicy.of(*SCRIPT)) as model:
-            played = await shared_home.run(
-                "recorded", model.base_url, "opencode-env", "--env.taskset.dataset", str(rows), "-r", "1"
-            )
+            played = await shared_home.run("recorded", model.base_url, *arguments)
         assert [trace.reward for episode in played.episodes for trace in episode.traces] == [1.0]
         return shared_home.root / "runs" / "recorded"
 
@@ -71,10 +64,8 @@ def test_the_first_difference_is_named_and_pinned_results_leave_none(
 ) -> None:
     code, one = answered("replay", str(run), "--task", "by-chance")
     assert (code, one["turns"], one["reward"], one["error"]) == (1, len(SCRIPT), 1.0, None)
-    assert [(found["turn"], found["message"], found["role"]) for found in one["differences"]] == [
-        (3, 6, "tool"),
-        (4, 8, "tool"),
-    ]
+    places = [(found["turn"], found["message"], found["role"]) for found in one["differences"]]
+    assert places == [(3, 6, "tool"), (4, 8, "tool")]
     assert one["differences"][0]["how"].startswith("result of bash: ")
     file = tmp_path / "by-chance.json"
     assert main(["cassette", str(run), "-o", str(file)]) == 0
@@ -89,16 +80,8 @@ def test_the_first_difference_is_named_and_pinned_results_leave_none(
     ("played_to", "said"), [("1.9.2", "1.18.33 -> 1.9.2"), ("1.18.33", "1.18.33"), (None, "1.18.33")]
 )
 def test_the_recorded_release_is_named_before_the_one_that_was_played_to(played_to: str | None, said: str) -> None:
-    one = Replay(
-        task="k",
-        trace="t",
-        recorded_opencode="1.18.33",
-        opencode=played_to,
-        turns=3,
-        differences=[],
-        recorded_reward=1.0,
-        reward=1.0,
-    )
+    played = {"task": "k", "trace": "t", "turns": 3, "differences": [], "recorded_reward": 1.0, "reward": 1.0}
+    one = Replay.model_validate({**played, "recorded_opencode": "1.18.33", "opencode": played_to})
     assert replays_text(Replays(replays=[one], unplayable={})) == f"t  k  OpenCode {said}  3 turns: the same"
 
 

@@ -18,10 +18,7 @@ from tests.turns.playing import same_ids
 
 pytestmark = pytest.mark.usefixtures("light_but_in_whole")
 
-SCRIPT = [
-    *(bash(f"echo {number} >>done; sleep {3 * (number == 2)}") for number in range(4)),
-    Reply(text="Done."),
-]
+SCRIPT = [*(bash(f"echo {number} >>done; sleep {3 * (number == 2)}") for number in range(4)), Reply(text="Done.")]
 ROW = {"id": "one", "question": "Count.", "setup": "echo setup >>done", "verify": ['[ "$(wc -l <done)" = 5 ]']}
 
 
