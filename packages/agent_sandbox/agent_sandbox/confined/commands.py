@@ -35,7 +35,7 @@ class Commands:
         return ["spawn", "alone" if self._alone else "", log, str(len(argv)), *argv, *settings]
 
     async def _turn(self) -> Channel:
-        """The way to process 1, once nobody else holds this sandbox's processes."""
+        """The channel to process 1, once nobody else holds this sandbox's processes."""
         channel = self._sandbox.channel
         if not self._alone:
             async with self._holding:
