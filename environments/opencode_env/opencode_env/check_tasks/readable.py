@@ -113,8 +113,16 @@ MAX_BYTES = 128 * 1024 * 1024
 _SECONDS = 300.0
 _KERNEL = ("/proc", "/sys", "/dev")
 _SYSTEM = (
-    *("/bin", "/sbin", "/lib", "/lib32", "/lib64"),
-    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/include", "/usr/libexec"),
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/lib",
+    "/usr/include",
+    "/usr/libexec",
 )
 _ADDED = ("/usr/lib/python3/dist-packages",)
 """Below one of those, and yet where a task's own project may be installed."""

@@ -8,8 +8,14 @@ from opencode_env.conformance.rollout import Rollout, Row
 from opencode_env.conformance.rows import MAX_TURNS
 
 METRICS = (
-    *("num_turns", "agent_error", *flags_of_outcomes(()), "empty_answer"),
-    *("model_call_errors", "total_tool_calls", "unique_tools_used", "has_tool_calls"),
+    "num_turns",
+    "agent_error",
+    *flags_of_outcomes(()),
+    "empty_answer",
+    "model_call_errors",
+    "total_tool_calls",
+    "unique_tools_used",
+    "has_tool_calls",
 )
 
 

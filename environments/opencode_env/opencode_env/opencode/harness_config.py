@@ -69,8 +69,19 @@ def _entries(parent: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
 
 BUILT_IN_TOOLS = (
-    *("bash", "edit", "write", "read", "grep", "glob", "skill", "todowrite"),
-    *("webfetch", "websearch", "codesearch", "task", "question"),
+    "bash",
+    "edit",
+    "write",
+    "read",
+    "grep",
+    "glob",
+    "skill",
+    "todowrite",
+    "webfetch",
+    "websearch",
+    "codesearch",
+    "task",
+    "question",
 )
 """OpenCode's own tools; each has a `<tool>_calls` metric."""
 

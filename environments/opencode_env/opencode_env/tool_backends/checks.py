@@ -125,8 +125,12 @@ _KINDS: dict[Orchestration, tuple[Callable[[BackendServerConfig, AppConfig, Path
     Orchestration.LOCAL_DOCKER: (
         _container,
         (
-            *("docker_image", "container_port", "container_template_data_path"),
-            *("docker_run_args", "container_command", "container_volumes"),
+            "docker_image",
+            "container_port",
+            "container_template_data_path",
+            "docker_run_args",
+            "container_command",
+            "container_volumes",
         ),
     ),
     Orchestration.REMOTE_HTTP_API: (

@@ -9,9 +9,24 @@ from pathlib import Path
 from agent_sandbox.confined.interpreter import interpreter_roots
 
 _SETTINGS = (
-    *("alternatives", "ca-certificates", "ca-certificates.conf", "fonts", "group", "hosts", "ld.so.cache"),
-    *("ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "passwd", "pki", "resolv.conf"),
-    *("services", "ssl/certs", "ssl/openssl.cnf"),
+    "alternatives",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "fonts",
+    "group",
+    "hosts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "passwd",
+    "pki",
+    "resolv.conf",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
 )
 """What programs want of /etc: names, addresses and certificates, and no secrets."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
