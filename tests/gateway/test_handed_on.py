@@ -8,10 +8,10 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.refusals import RequestRefused
-from opencode_env.cli_agent.interception.request_body import parse_body
 from opencode_env.cli_agent.interception.served_dialect import served
 from opencode_env.cli_agent.interception.server import MainSession
 from opencode_env.cli_agent.interception.steps.answer import in_one_event
+from opencode_env.cli_agent.interception.steps.body import parse_body
 from verifiers.v1.dialects import ChatDialect
 from verifiers.v1.types import Request, UserMessage
 

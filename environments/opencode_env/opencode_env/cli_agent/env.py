@@ -40,13 +40,13 @@ from opencode_env.cli_agent.containers import provision_container
 from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
+from opencode_env.cli_agent.interception.training_client import require_trainable
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.spare_boxes import box_provider
 from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout, shorten_tasks
-from opencode_env.cli_agent.training_renderer import require_trainable
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import RolloutTurns

@@ -17,11 +17,11 @@ from verifiers.v1.trace import ModelCall, Trace
 from verifiers.v1.types import Tool
 
 from opencode_env.cli_agent.interception.beginnings import Beginnings
+from opencode_env.cli_agent.interception.call_slots import MainCalls
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.cpu_budget import CpuBudget, Memory
 from opencode_env.cli_agent.interception.echo_rules import echo_rules
 from opencode_env.cli_agent.interception.history import History
-from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.own_calls import AgentProgram, ProgramLoad
 from opencode_env.cli_agent.interception.refusals import RequestRefused
 from opencode_env.cli_agent.interception.request_rules import ModelRequests, model_requests
