@@ -31,7 +31,6 @@ from opencode_env.cli_agent.classification import (
     classify,
     has_called_tool,
     limits_met,
-    note_overrun,
     outcomes_at_the_end,
     outlived_its_end,
     require_scorable,
@@ -128,7 +127,7 @@ def guarded_task(
                 return
             if runtime is not None:
                 await require_alive(runtime, "scoring")
-            note_overrun(trace, f"{error}, which programs of the agent's had")
+            agent_record(trace)["scoring_overrun"] = f"{error}, which programs of the agent's had"
         except RolloutError as error:
             # The services that scoring wanted have ended with the agent that would not: its doing, and its 0.
             if not outlived_its_end(trace):

@@ -40,7 +40,7 @@ async def run_started(
     program = rollout_of(trace).program
     for again in (False, True):
         running = asyncio.ensure_future(run(again))
-        called = asyncio.ensure_future(program.until_called())
+        called = asyncio.ensure_future(program.called.wait())
         try:
             await asyncio.wait({running, called}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if running.done() or called.done():

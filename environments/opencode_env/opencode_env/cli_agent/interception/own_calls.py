@@ -61,10 +61,6 @@ class AgentProgram:
         self.revoke()
         self._runs, self._works = 0, None
 
-    async def until_called(self) -> None:
-        """Return once the newest run's first call has arrived."""
-        await self.called.wait()
-
     @property
     def is_known(self) -> bool:
         """Whether its calls are known by their mark."""

@@ -9,10 +9,10 @@ hold no numbers: some agents retry a 400 whose text matches `500`, `429` and the
 whose it is: the role header alone decides.
 """
 
-import logging
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -104,10 +104,6 @@ class SubSession(RolloutSession):
         self.limit_reached = self.limit_reached or limit
         raise self.refusal(f"the sub-LLM budget of this rollout is spent ({limit}): go on without sub-LLM calls")
 
-    def room(self, active: int) -> bool:
-        """Whether the seat's budgets leave room for one more call beside so many."""
-        return self.tally.room(self.limits, active)
-
     async def rewrite_request(
         self, request: Request, *, run_stops: bool = True, dialect: str | None = None
     ) -> tuple[Request, list[InterceptRecord], str | None]:
@@ -136,8 +132,6 @@ def _answers(request: Request) -> int:
     spoken = [isinstance(message, AssistantMessage) for message in request.messages]
     return sum(one and not then for one, then in pairwise([*spoken, True]))
 
-
-logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
 DRAIN_SECONDS = 10.0
 """How long calls in flight may go on after the agent has finished."""
@@ -171,7 +165,7 @@ class SubRollout:
         info: AgentInfo[Any] = AgentInfo(config=seat.config, name="sub", trainable=seat.trainable)
         self.trace: Trace[Any, Any, Any] = Trace(task=main.task, agent=info)
         self.session = SubSession(seat.ctx, self.trace, seat.limits, settings.max_turns)
-        self.slots = CallSlots(settings.max_parallel, self.session.room)
+        self.slots = CallSlots(settings.max_parallel, partial(self.session.tally.room, seat.limits))
         self.routed = False
         """Whether a server that tells the roles apart serves this rollout."""
         self.demanded_by = ""

@@ -8,7 +8,7 @@ from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER
 
 from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.own_calls import MARK_HEADER, note_program_call
-from opencode_env.cli_agent.interception.refusals import Answered, error_answer
+from opencode_env.cli_agent.interception.refusals import Answered, RequestRefused, error_answer
 from opencode_env.cli_agent.interception.sub_rollout import Mark, Role, RoleRefused, read_mark
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
@@ -39,12 +39,21 @@ def record_caller(call: Call) -> None:
 
 
 async def open_request(call: Call) -> None:
-    """Take the request up when it is the rollout's turn to be worked for.
+    """Take the request up, open until its end, when it is the rollout's turn to be worked for.
 
     Raises:
-        RequestRefused: the rollout has too many open.
+        RequestRefused: the rollout has too many open already.
     """
-    await call.gateway.open_request(call.until_end)
+    gateway, limit = call.gateway, call.gateway.config.max_waiting_calls
+    if limit is not None and gateway.open >= limit:
+        raise RequestRefused(f"more than {limit} requests of this rollout are open", 429)
+    gateway.open += 1
+
+    def close() -> None:
+        gateway.open -= 1
+
+    call.until_end.callback(close)
+    await gateway.cpu.turn()
 
 
 async def choose_seat(call: Call) -> None:
