@@ -6,6 +6,7 @@ cleanup hooks and removes it whatever happened: error, deadline, cancellation, o
 
 import asyncio
 import contextlib
+import copy
 import gc
 import logging
 import time
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Generic
 from agent_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from agent_sandbox.prime import PrimeLimits, Turns
 from agent_sandbox.surrogates import replace_surrogates
-from agent_sandbox.toolbox.scoring import attach
+from agent_sandbox.toolbox.scoring import BoxOrder, attach
 from agent_sandbox.verifiers_040 import GONE_RUNTIMES, asked_network
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
 from pydantic import field_validator, model_validator
@@ -33,11 +34,12 @@ from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.compile import resolve_runtime_config
+from verifiers.v1.utils.decorators import invoke
 from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.cli_agent.classification import fail_stage_timeout, unscore_failed, zero_spoilt
 from opencode_env.cli_agent.containers import provision_container
-from opencode_env.cli_agent.features import Feature, Run
+from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
 from opencode_env.cli_agent.interception.training_client import require_trainable
@@ -45,7 +47,6 @@ from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
-from opencode_env.cli_agent.spare_boxes import box_provider
 from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout, shorten_tasks
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
@@ -287,7 +288,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             attach(rollout, box)
             if rollout.turns is not None:
                 await rollout.turns.provide(box)
-            rollout.boxes = box_provider(self._provision, task, agent, rollout)
+            rollout.boxes = partial(self._spare_box, task, agent, rollout)
             try:
                 yield box
             finally:
@@ -298,6 +299,17 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                     await run_cleanup([self, task, *_rubrics(task)], available)
                 # verifiers stamps the box of a borrowed run and its container runtimes then never remove it.
                 box.info.borrowed = False
+
+    @contextlib.asynccontextmanager
+    async def _spare_box(
+        self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout, order: BoxOrder
+    ) -> AsyncIterator[Runtime]:
+        """A second sandbox for scoring (see `agent_sandbox.toolbox.scoring`), with the task's own setup behind it."""
+        ordered = ordered_task(task, order)
+        async with self._provision(ordered, copy.copy(agent), rollout) as box:
+            attach(rollout, box)
+            await invoke(ordered.setup, {"trace": rollout.trace, "runtime": box, "deployment": None})
+            yield box
 
     @contextlib.asynccontextmanager
     async def _provision(self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout) -> AsyncIterator[Runtime]:

@@ -143,17 +143,16 @@ def guarded_task(
 
 def guarded(harness: Harness[Any], *, contained: bool, agent_errors: AgentErrors = "score") -> Harness[Any]:
     """The same harness, guarded; with `contained`, also where it asks for a container: its sandbox is one."""
-    copied: Any = copy.copy(harness)  # not made anew: a constructor may want more than the configuration
-    copied.__class__ = _guarded_class(type(harness), contained)
-    copied.agent_errors = agent_errors
-    guarded_copy: Harness[Any] = copied
-    return guarded_copy
+    copied = copy.copy(harness)  # not made anew: a constructor may want more than the configuration
+    copied.__class__ = _guarded_class(type(harness), contained, agent_errors)
+    return copied
 
 
 @cache
-def _guarded_class(harness: type[Harness[Any]], contained: bool) -> type[Harness[Any]]:
+def _guarded_class(harness: type[Harness[Any]], contained: bool, agent_errors: AgentErrors) -> type[Harness[Any]]:
     bases = (harness,) if issubclass(harness, GuardedHarness) else (GuardedHarness, harness)
-    members = {"NEEDS_CONTAINER": harness.NEEDS_CONTAINER and not contained, "__module__": harness.__module__}
+    needs = harness.NEEDS_CONTAINER and not contained
+    members = {"NEEDS_CONTAINER": needs, "agent_errors": agent_errors, "__module__": harness.__module__}
     return type(harness.__name__, bases, members)
 
 

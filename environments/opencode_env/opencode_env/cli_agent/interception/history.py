@@ -23,18 +23,21 @@ from verifiers.v1.types import (
     content_to_parts,
 )
 
-from opencode_env.cli_agent.interception.chat_protocol import (
-    Issued,
-    Message,
-    echo_on_wire,
-    issued_calls,
-    sampled_on_wire,
-    takes_back,
-)
 from opencode_env.cli_agent.interception.conversations import AskedRequests, OwnNodes
 from opencode_env.cli_agent.interception.echo_rules import EchoRules
 from opencode_env.cli_agent.interception.forks import Forks
-from opencode_env.cli_agent.interception.restored import Restored, Said, partial_before, said
+from opencode_env.cli_agent.interception.restored import (
+    Issued,
+    Message,
+    Restored,
+    Said,
+    echo_on_wire,
+    issued_calls,
+    partial_before,
+    said,
+    sampled_on_wire,
+    takes_back,
+)
 
 Input = SystemMessage | UserMessage | ToolMessage
 _INPUTS: Mapping[object, type[Input]] = {"system": SystemMessage, "user": UserMessage, "tool": ToolMessage}

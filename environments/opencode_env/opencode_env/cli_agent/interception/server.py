@@ -40,6 +40,7 @@ from opencode_env.cli_agent.interception.unauthenticated import hold_back, known
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Steps = Sequence[Callable[[Call], Awaitable[None]]]
+Serve = Callable[[Call], Awaitable[web.StreamResponse]]
 
 
 class MainSession(RolloutSession):
@@ -79,8 +80,10 @@ class RoleInterceptionServer(InterceptionServer):
 
     @property
     def load(self) -> int:
-        """Rollouts on this server; a sub session is part of its rollout."""
-        return len(self._gateways)
+        """Rollouts on this server (a sub session is part of its rollout), by which pools choose one; with very many
+        more where no sandbox can reach it, as far as is known."""
+        lost = self.watched is not None and self.watched.present is None
+        return len(self._gateways) + (10**9 if lost else 0)
 
     async def start(self) -> None:
         """Listen, and look after idle connections."""
@@ -147,9 +150,7 @@ class RoleInterceptionServer(InterceptionServer):
         serve: Handler = super()._aux_handler_for(dialect, route)
         return self._handler(dialect, path.BESIDE, lambda call: serve(_passed_on(call, to_json(call.body))))
 
-    def _handler(
-        self, dialect: Dialect[Any], steps: Steps, serve: Callable[[Call], Awaitable[web.StreamResponse]]
-    ) -> Handler:
+    def _handler(self, dialect: Dialect[Any], steps: Steps, serve: Serve) -> Handler:
         """A handler of a rollout's requests in one wire format: by these steps, and what serves them then."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
@@ -169,9 +170,7 @@ class RoleInterceptionServer(InterceptionServer):
 
         return handler
 
-    async def _serve(
-        self, call: Call, steps: Steps, serve: Callable[[Call], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
+    async def _serve(self, call: Call, steps: Steps, serve: Serve) -> web.StreamResponse:
         call.gateway.main.adopt(asyncio.current_task())
         with call.until_end:
             self._idle.carry(call.request, call.until_end)
@@ -239,9 +238,7 @@ class RoleInterceptionServer(InterceptionServer):
             response.body = Masking(keys_of(call.gateway.main.ctx.client)).data(response.body)
         return response
 
-    async def _serve_json(
-        self, call: Call, steps: Steps, serve: Callable[[Call], Awaitable[web.StreamResponse]]
-    ) -> web.Response:
+    async def _serve_json(self, call: Call, steps: Steps, serve: Serve) -> web.Response:
         try:
             response = await self._serve(call, steps, serve)
         except RequestRefused as error:

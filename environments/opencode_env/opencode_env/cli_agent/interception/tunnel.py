@@ -120,6 +120,7 @@ class WatchedTunnel:
 
     def __init__(self, inner: Tunnel[Any], every: float, moved: Callable[[str], None]) -> None:
         self._inner = inner
+        self.bind_host, self.bind_port = inner.bind_host, inner.bind_port
         self._every = every
         self._moved = moved
         self._own_url = isinstance(inner.config, CustomTunnelConfig)
@@ -129,16 +130,6 @@ class WatchedTunnel:
         """What the server answers to itself."""
         self.present: OpenTunnel | None = None
         """The present one; None while there is none."""
-
-    @property
-    def bind_host(self) -> str:
-        """Interface that the server binds."""
-        return self._inner.bind_host
-
-    @property
-    def bind_port(self) -> int:
-        """Port that the server binds; 0 is any."""
-        return self._inner.bind_port
 
     def note_request(self) -> None:
         """Note that a rollout's request arrived."""
