@@ -98,8 +98,8 @@ def has_called_tool(trace: AnyTrace) -> bool:
     return any(getattr(message, "tool_calls", None) for message in said) or (bool(said) and not trace.tools)
 
 
-async def classify(run: EndedRun) -> Outcome:
-    """How a run ended; a stop is put on its trace.
+async def classify(run: EndedRun) -> None:
+    """Say on a run how it ended; a stop is put on its trace.
 
     Raises:
         RolloutError: the type of the boundary that broke.
@@ -109,11 +109,11 @@ async def classify(run: EndedRun) -> Outcome:
         if isawaitable(found):
             found = await found
         if found:
-            return _ended(run, condition.outcome, found)
-    return Outcome.COMPLETED
+            _ended(run, condition.outcome, found)
+            return
 
 
-def _ended(run: EndedRun, outcome: Outcome, found: Any) -> Outcome:
+def _ended(run: EndedRun, outcome: Outcome, found: Any) -> None:
     """What follows from a condition that holds: an error is raised, a stop is put on the trace."""
     run.outcome = outcome
     if isinstance(found, RolloutError):
@@ -123,7 +123,6 @@ def _ended(run: EndedRun, outcome: Outcome, found: Any) -> Outcome:
         raise found from run.problem
     if outcome.row.stop:
         run.trace.stop(outcome.row.stop)
-    return outcome
 
 
 def _not_started(run: EndedRun) -> RolloutError | None:

@@ -194,13 +194,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         kind = runtime_kind(runtime, confined=confined)
         others = [seat for name, seat in agent_config_fields(self.config).items() if name != "agent"]
         turns = await open_turns(task, agent, config, str(self.config.id), kind, self._kept, self._since, others)
-        try:
+        if turns is None:
+            yield None
+            return
+        with contextlib.closing(turns):
             yield turns
-            if turns is not None:
-                turns.ended()
-        finally:
-            if turns is not None:
-                turns.close()
+            turns.ended()
 
     async def stop(self) -> None:
         """End the features and let the rubrics go; the last environment of the process tears those down."""
@@ -243,7 +242,6 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         logger.info("%s", describe_rollout(trace, time.monotonic() - started))
 
     async def _play(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AnyTrace:
-        """Play the episode, to the removal of its sandbox."""
         limit_rollout(agents.agent, task, 0.0 if rollout.turns is None else rollout.turns.seconds_before)
         limit = take_scoring_limit(agents.agent, task)
         scored = guarded_task(task, limit, continued=rollout.continued is not None)

@@ -194,7 +194,6 @@ class GuardedSession(HarnessSession):
             self._duration += time.monotonic() - started
 
     async def _run_segment(self, messages: Messages | None, first_call: int) -> None:
-        """Run the segment, and say how it ended."""
         problem: RolloutError | None = None
         try:
             await self._watched(messages, first_call)
@@ -205,10 +204,10 @@ class GuardedSession(HarnessSession):
         config = self.harness.config
         run = EndedRun(self._rollout, self.trace, config, first_call, problem, self.runtime, self._agent_errors)
         try:
-            self._outcomes.add(await classify(run))
-        except RolloutError:
-            self._outcomes |= {run.outcome} if run.outcome is not None else set()
-            raise
+            await classify(run)
+        finally:
+            if run.outcome is not None:
+                self._outcomes.add(run.outcome)
         if run.outcome is Outcome.AGENT_BROKE:
             self._error = run.problem
 

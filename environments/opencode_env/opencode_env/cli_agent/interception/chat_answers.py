@@ -54,11 +54,7 @@ def whole_answer(call: Call, raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _normalize_end(call: Call, choice: dict[str, Any], calls: bool) -> None:
-    """Give an answer's end the name that it has with OpenAI.
-
-    Raises:
-        ProviderError: the endpoint broke the answer off.
-    """
+    """Give an answer's end the name that it has with OpenAI, or refuse one that its endpoint broke off."""
     said = choice.get("finish_reason")
     if not isinstance(said, str) or said in _OPENAI:
         return

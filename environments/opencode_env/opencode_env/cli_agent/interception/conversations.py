@@ -34,8 +34,8 @@ class AskedRequests:
         self._answered: set[Asked] = set()
         self._times: dict[Asked, int] = {}
         """How often a request came that has an answer, or waits for one."""
-        self._ends: dict[int, dict[str, Any]] = {}
-        """By node, the assistant messages with which requests ended."""
+        self.ends: dict[int, dict[str, Any]] = {}
+        """By node, the assistant messages with which requests ended, as a chat endpoint got them."""
 
     @contextmanager
     def serving(self, asked: Asked) -> Iterator[None]:
@@ -55,13 +55,9 @@ class AskedRequests:
         self._requests[node] = asked
         self._answered.add(asked)
         if parent is not None and end.get("role") == "assistant":
-            self._ends[parent] = end
+            self.ends[parent] = end
         own = self._own.setdefault(asked[0], set())
         own.update([*takewhile(lambda here: here not in own, lineage(self._nodes, node))])
-
-    def end(self, node: int) -> dict[str, Any] | None:
-        """What a chat endpoint got for an assistant message with which a request ended."""
-        return self._ends.get(node)
 
     def is_own(self, node: int, conversation: str | None) -> bool:
         """Whether a node is of a conversation: the nodes that the trace began with are of all."""

@@ -111,7 +111,7 @@ class EndpointClient(Client):
     async def _asking(self, call: Call) -> AsyncIterator[Callable[[], None]]:
         """A call is at the endpoint, for as long as it may be, and until its turn was kept; yields what says that its
         answer goes on. Of its failure is told what the steps say."""
-        call.endpoint = self
+        call.trains, call.masking = self.trains, self.masking
         try:
             for step in path.ASK:
                 step(call)

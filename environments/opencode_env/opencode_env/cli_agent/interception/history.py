@@ -157,7 +157,7 @@ class History:
 
     def _words_on_wire(self, node: int) -> Message:
         """The agent's own words as they were sent first."""
-        return self.requests.end(node) or message_to_wire(self.message(node))
+        return self.requests.ends.get(node) or message_to_wire(self.message(node))
 
     def _answers(self, parent: int | None) -> list[int]:
         """The conversation's sampled answers behind a node, the newest first."""
@@ -192,7 +192,6 @@ class History:
         return True
 
     def _is_own(self, node: int) -> bool:
-        """Whether a node is of the request's conversation."""
         return self.requests.is_own(node, self._conversation)
 
     def _is_echo(self, message: Message, answers: Sequence[int]) -> bool:
@@ -273,7 +272,6 @@ def _text(value: Any) -> Any:
 
 
 def _same_content(content: Any, echo: Any) -> bool:
-    """Whether content of a request is what a typed message holds."""
     if isinstance(content, str) and isinstance(echo, str):
         return content == echo
     return bool(content == content_to_parts(echo))

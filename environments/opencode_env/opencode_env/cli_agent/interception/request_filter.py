@@ -45,12 +45,11 @@ def filter_body(
         dropped += _drop_message_keys(body, CHAT_MESSAGE_KEYS | rules.message_keys)
     settings = {key: body[key] for key in ("tools", "tool_choice") if body.get(key) is not None}
     if settings and not (path == CHAT and settings == {"tools": known_tools}):
+        given = set(settings)
         dropped += _mediated(settings, dialect)
-        for key in ("tools", "tool_choice"):
-            if key in settings and key in body:
-                body[key] = settings[key]
-            elif key in body and body[key] is not None:
-                del body[key]
+        for key in given - settings.keys():
+            del body[key]
+        body.update(settings)
     if fetched := _mediated({key: body[key] for key in _CONVERSATION if key in body}, dialect):
         shown = ", ".join(fetched)[:500]
         raise RequestRefused(f"{shown}: only text and data: URLs can be sent, nothing that the endpoint would fetch")

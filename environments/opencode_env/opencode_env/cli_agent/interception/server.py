@@ -76,7 +76,7 @@ class RoleInterceptionServer(InterceptionServer):
         self.watched = watched(self, self.gateway.probe)
 
     def _is_health_check(self, request: web.BaseRequest) -> bool:
-        return self.watched is not None and self.watched.health_check.asked_by(request)
+        return self.watched is not None and self.watched.asked_by(request)
 
     @property
     def load(self) -> int:
@@ -224,7 +224,7 @@ class RoleInterceptionServer(InterceptionServer):
     async def handle_models(self, request: web.Request) -> web.Response:
         """The endpoint's list of models, without keys; to this server itself, the answer to its health check."""
         if self.watched is not None and self._is_health_check(request):
-            return web.Response(text=self.watched.health_check.answer)
+            return web.Response(text=self.watched.answer)
         found = ((dialect, self._gateways.get(dialect.secret(request.headers))) for dialect in DIALECTS)
         call = next((Call(request, dialect, gateway) for dialect, gateway in found if gateway is not None), None)
         if call is None:

@@ -51,7 +51,7 @@ def require_evidence(call: Call, response: Response) -> Response:
     Raises:
         ProviderError: the engine broke it off or left out its evidence.
     """
-    if call.endpoint is None or not call.endpoint.trains:
+    if not call.trains:
         return response
     if response.finish_reason is None:
         broken = "the engine broke its answer off: its finish reason is neither stop nor length"

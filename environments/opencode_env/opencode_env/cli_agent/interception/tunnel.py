@@ -14,7 +14,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,19 +40,6 @@ _NEW_TUNNEL_S = 120.0
 _REST_S = (5.0, 60.0)
 """Between tries for a new tunnel: the first rest, and the longest."""
 _LONGEST_ANSWER = 200
-
-
-@dataclass(frozen=True)
-class HealthCheck:
-    """What a server says to whoever knows the secret."""
-
-    secret: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
-    answer: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
-
-    def asked_by(self, request: web.BaseRequest) -> bool:
-        """Whether a request asks for it."""
-        said = request.headers.get("Authorization", "").encode(errors="replace")
-        return secrets.compare_digest(said, f"Bearer {self.secret}".encode())
 
 
 class OpenTunnel:
@@ -126,10 +112,16 @@ class WatchedTunnel:
         self._own_url = isinstance(inner.config, CustomTunnelConfig)
         self._up = asyncio.Event()
         self._came = 0
-        self.health_check = HealthCheck()
-        """What the server answers to itself."""
+        self._bearer = f"Bearer {secrets.token_urlsafe(16)}"
+        self.answer = secrets.token_urlsafe(16)
+        """What the server answers to its own health checks."""
         self.present: OpenTunnel | None = None
         """The present one; None while there is none."""
+
+    def asked_by(self, request: web.BaseRequest) -> bool:
+        """Whether a request is a health check."""
+        said = request.headers.get("Authorization", "").encode(errors="replace")
+        return secrets.compare_digest(said, self._bearer.encode())
 
     def note_request(self) -> None:
         """Note that a rollout's request arrived."""
@@ -241,8 +233,7 @@ class WatchedTunnel:
 
     async def _problem(self, url: str, *, around_proxies: bool = False) -> str:
         """Why a health check failed; empty when it did not."""
-        headers = {"Authorization": f"Bearer {self.health_check.secret}"}
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
+        headers, timeout = {"Authorization": self._bearer}, aiohttp.ClientTimeout(total=_TIMEOUT_S)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=not around_proxies) as client,
@@ -253,6 +244,6 @@ class WatchedTunnel:
             return f"no answer within {_TIMEOUT_S:g} s"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return type(error).__name__
-        if said == self.health_check.answer.encode():
+        if said == self.answer.encode():
             return ""
         return f"HTTP {response.status} of something else"

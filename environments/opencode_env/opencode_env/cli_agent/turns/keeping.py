@@ -80,9 +80,8 @@ class RolloutTurns:
         """Why no turn can be restored from now on."""
         self._config = config
         self._disk = disk
-        self._folder: Path | None
-        self._lock: int | None
-        self._folder, self._lock = claimed
+        self._folder: Path | None = claimed[0]
+        self._lock: int | None = claimed[1]
         self._box: KeepsFiles | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._last_turn = 0 if continued is None else continued.turn.turn - (not continued.resumed)
@@ -268,13 +267,9 @@ class RolloutTurns:
             await asyncio.gather(self._keeping, return_exceptions=True)
             self._keeping = None
         if self._trace is not None and self._disk is not None:
-            self._trace.record_metrics(
-                {
-                    "turns_kept": float(self._kept),
-                    "turns_held_seconds": round(self._held_seconds, 4),
-                    "turns_kept_seconds": round(self._seconds, 4),
-                }
-            )
+            seconds = {"turns_held_seconds": self._held_seconds, "turns_kept_seconds": self._seconds}
+            rounded = {name: round(value, 4) for name, value in seconds.items()}
+            self._trace.record_metrics({"turns_kept": float(self._kept), **rounded})
 
     def ended(self) -> None:
         """The rollout has come to its own end, and is not gone back to when this process ends."""

@@ -102,8 +102,7 @@ _DONE = b"data: [DONE]\n\n"
 
 def mask_answer(call: Call, response: Response) -> Response:
     """Take the endpoint's keys out of an answer; one that was rendered here, from tokens, holds none."""
-    masking = None if call.endpoint is None else call.endpoint.masking
-    if masking is None or response.tokens is not None or (raw := masking.json(response.raw)) is response.raw:
+    if call.masking is None or response.tokens is not None or (raw := call.masking.json(response.raw)) is response.raw:
         return response
     masked = call.reading.parse_response(call.reading.validate_response(raw))
     masked.raw = raw
@@ -117,8 +116,7 @@ def make_calls_sound(call: Call, response: Response) -> Response:
 
 def mask_events(call: Call, events: list[bytes]) -> list[bytes]:
     """Take the endpoint's keys out of a stream."""
-    masking = None if call.endpoint is None else call.endpoint.masking
-    return events if masking is None else masking.stream(events)
+    return events if call.masking is None else call.masking.stream(events)
 
 
 def whole_texts(call: Call, events: list[bytes]) -> list[bytes]:
@@ -186,7 +184,7 @@ _MAY_PASS = re.compile(r"429|50[0234]|524|server error")
 def as_failed_call(call: Call, error: Exception) -> Exception:
     """What a training client says of a request that its renderer has no form for, such as an image, or of an answer
     without its evidence."""
-    if call.endpoint is not None and call.endpoint.trains:
+    if call.trains:
         if isinstance(error, NotImplementedError):
             return ProviderError(f"the training client cannot ask this: {error}", status_code=400)
         if isinstance(error, MalformedGenerateResponseError):
@@ -196,8 +194,8 @@ def as_failed_call(call: Call, error: Exception) -> Exception:
 
 def mask_failure(call: Call, error: Exception) -> Exception:
     """Take the endpoint's keys out: some repeat the key that they were called with."""
-    if call.endpoint is not None and call.endpoint.masking is not None:
-        call.endpoint.masking.error(error)
+    if call.masking is not None:
+        call.masking.error(error)
     return error
 
 
