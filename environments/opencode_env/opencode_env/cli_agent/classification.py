@@ -26,8 +26,8 @@ from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel
 from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure, overflowed, require_model_calls
 from opencode_env.cli_agent.outcomes import AgentError, AgentErrors, Outcome
+from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
-from opencode_env.cli_agent.startup import NOT_STARTED
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)

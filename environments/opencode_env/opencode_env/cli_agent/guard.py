@@ -42,8 +42,8 @@ from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_los
 from opencode_env.cli_agent.outcome_rule import overflowed
 from opencode_env.cli_agent.outcomes import AgentErrors, ConfigurationError, Outcome, flags_of_outcomes
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
+from opencode_env.cli_agent.progress import until_runaway
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 
 ConfigT = TypeVar("ConfigT", bound=HarnessConfig)

@@ -11,7 +11,7 @@ from typing import Any
 
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.trace import Trace
-from verifiers.v1.types import AssistantMessage, ToolMessage
+from verifiers.v1.types import AssistantMessage, Message, ToolMessage
 
 from opencode_env.cli_agent.traces import lineage
 
@@ -94,29 +94,20 @@ def _how(before: MessageNode | None, after: MessageNode | None) -> str:
         return f"a message of role {now.role} stands where one of role {was.role} stood"
     if before.parent is None and before.tools != after.tools:
         return "other tools are offered"
-    if isinstance(was, AssistantMessage) and isinstance(now, AssistantMessage):
-        return _answers(was, now)
     if isinstance(was, ToolMessage) and isinstance(now, ToolMessage) and was.tool_call_id != now.tool_call_id:
         return f"the result belongs to call {now.tool_call_id!r}, not to {was.tool_call_id!r}"
-    if was.content == now.content:
-        return "the same text was given other tokens"
-    return f"content: {_texts(_text(was.content), _text(now.content))}"
+    parts = zip(_parts(was).items(), _parts(now).values(), strict=True)
+    different = (f"{name}: {_texts(old, new)}" for (name, old), new in parts if old != new)
+    return next(different, "the same text was given other tokens")
 
 
-def _answers(was: AssistantMessage, now: AssistantMessage) -> str:
-    for name in ("content", "reasoning_content"):
-        old, new = getattr(was, name) or "", getattr(now, name) or ""
-        if old != new:
-            return f"{name}: {_texts(old, new)}"
-    named = [[[call.id, call.name, call.arguments] for call in one.tool_calls or []] for one in (was, now)]
-    calls = [json.dumps(one) for one in named]
-    if calls[0] != calls[1]:
-        return f"tool_calls: {_texts(*calls)}"
-    return "the same text was given other tokens"
-
-
-def _text(content: object) -> str:
-    return content if isinstance(content, str) else repr(content)
+def _parts(message: Message) -> dict[str, str]:
+    """What a message says, by field."""
+    if not isinstance(message, AssistantMessage):
+        return {"content": message.content if isinstance(message.content, str) else repr(message.content)}
+    texts = {"content": message.content or "", "reasoning_content": message.reasoning_content or ""}
+    calls = [[call.id, call.name, call.arguments] for call in message.tool_calls or []]
+    return {**texts, "tool_calls": json.dumps(calls)}
 
 
 def _texts(old: str, new: str) -> str:

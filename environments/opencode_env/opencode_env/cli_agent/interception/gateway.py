@@ -18,11 +18,10 @@ from opencode_env.cli_agent.interception.beginnings import Beginnings
 from opencode_env.cli_agent.interception.call_slots import MainCalls
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.cpu_budget import CpuBudget, Memory
-from opencode_env.cli_agent.interception.echo_rules import echo_rules
 from opencode_env.cli_agent.interception.history import History
 from opencode_env.cli_agent.interception.own_calls import AgentProgram, ProgramLoad
 from opencode_env.cli_agent.interception.refusals import RequestRefused
-from opencode_env.cli_agent.interception.request_rules import ModelRequests, model_requests
+from opencode_env.cli_agent.interception.request_rules import ModelRequests, echo_rules, model_requests
 from opencode_env.cli_agent.interception.restored import Said
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.traces import AnyTrace

@@ -24,8 +24,8 @@ from verifiers.v1.types import (
 )
 
 from opencode_env.cli_agent.interception.conversations import AskedRequests, OwnNodes
-from opencode_env.cli_agent.interception.echo_rules import EchoRules
 from opencode_env.cli_agent.interception.forks import Forks
+from opencode_env.cli_agent.interception.request_rules import EchoRules
 from opencode_env.cli_agent.interception.restored import (
     Issued,
     Message,

@@ -150,11 +150,7 @@ class WatchedTunnel:
         first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         keeping = asyncio.create_task(self._keep(port, first))
         try:
-            either: list[asyncio.Future[Any]] = [first, keeping]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not first.done():
-                keeping.result()
-            yield first.result()
+            yield await first
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
@@ -167,9 +163,10 @@ class WatchedTunnel:
                 async with self._inner.expose(port) as url:
                     await self._hold(url, port, first)
                 rest = _REST_S[0]
-            except Exception as error:  # a tunnel's client may raise anything, and rollouts wait for the next tunnel
+            except Exception as error:  # noqa: BLE001 - a tunnel's client may raise anything; rollouts wait for the next
                 if not first.done():
-                    raise
+                    first.set_exception(error)
+                    return
                 logger.warning("no new tunnel from the sandboxes to the model: %s: %s", type(error).__name__, error)
                 await asyncio.sleep(rest * random.uniform(0.5, 1.5))
                 rest = min(rest * 2, longest)

@@ -109,9 +109,8 @@ def _filter(call: Call) -> Sequence[str]:
 
 def _hold_beginning(call: Call) -> bool:
     """Let the call go on with what its conversation began with; returns whether it would not have."""
-    if call.session is None or call.sub is not None or not call.is_chat:
-        return False
-    if call.conversation is None or not call.caller.run:
+    main = call.session is not None and call.sub is None
+    if not main or not call.is_chat or call.conversation is None or not call.caller.run:
         return False
     agent = (call.key or "").partition(":")[2]
     return call.gateway.beginnings.hold(call.body, call.conversation, agent)
