@@ -47,8 +47,7 @@ async def provision_container(task: Task[Any, Any, Any], agent: Agent, rollout: 
     await build_task_image(config, task)
     started: AbstractAsyncContextManager[Runtime]
     if isinstance(config, PrimeConfig):
-        lifetime = lifetime_minutes(_stages(task, agent))
-        started = provision_prime(config, lifetime, task.runtime_env(), rollout.start)
+        started = provision_prime(config, lifetime_minutes(_stages(task, agent)), task.runtime_env(), rollout.start)
     elif is_ours(config):
         binds = getattr(agent.harness, "container_binds", list)
         started = provision_podman(config, binds(), task.runtime_env())

@@ -237,8 +237,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     async def _play(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AnyTrace:
         limit_rollout(agents.agent, task, 0.0 if rollout.turns is None else rollout.turns.seconds_before)
-        limit = take_scoring_limit(agents.agent, task)
-        scored = guarded_task(task, limit, continued=rollout.continued is not None)
+        scored = guarded_task(task, take_scoring_limit(agents.agent, task), continued=rollout.continued is not None)
         agents.agent.harness = guarded(
             agents.agent.harness, contained=self.config.sandbox.confine, agent_errors=self.config.agent_errors
         )

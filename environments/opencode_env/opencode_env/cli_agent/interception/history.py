@@ -23,8 +23,7 @@ from verifiers.v1.types import (
     content_to_parts,
 )
 
-from opencode_env.cli_agent.interception.conversations import AskedRequests, OwnNodes
-from opencode_env.cli_agent.interception.forks import Forks
+from opencode_env.cli_agent.interception.conversations import AskedRequests, Forks, OwnNodes
 from opencode_env.cli_agent.interception.request_rules import EchoRules
 from opencode_env.cli_agent.interception.restored import (
     Issued,

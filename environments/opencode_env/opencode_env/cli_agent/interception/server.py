@@ -48,11 +48,8 @@ class MainSession(RolloutSession):
     verifiers looks in every request for tool results that a hook put in the place of the tool's own, and hashes the
     whole history twice for it, also where there are none; that it does not would end this class."""
 
-    @classmethod
-    def of(cls, session: RolloutSession) -> "MainSession":
-        view = cls.__new__(cls)
-        view.__dict__ = session.__dict__
-        return view
+    def __init__(self, session: RolloutSession) -> None:
+        self.__dict__ = session.__dict__
 
     async def rewrite_request(
         self, request: Request, **options: Any
@@ -99,7 +96,7 @@ class RoleInterceptionServer(InterceptionServer):
     def register(self, session: RolloutSession) -> tuple[str, str]:
         """Register a rollout, with its sub session when it has one."""
         model_secret, state_secret = super().register(session)
-        self.sessions[model_secret] = MainSession.of(session)
+        self.sessions[model_secret] = MainSession(session)
         rollout, sub_bearer = rollouts.rollout_of(session.trace), secrets.token_urlsafe(16)
         if (side := rollout.live_sub) is not None:
             side.routed, side.session.network_policy = True, session.network_policy

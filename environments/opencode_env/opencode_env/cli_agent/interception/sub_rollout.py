@@ -24,9 +24,8 @@ from verifiers.v1.session import RolloutLimits, RolloutSession
 from verifiers.v1.trace import AgentInfo, Error, InterceptRecord, ModelCall, TimeSpan, Trace
 from verifiers.v1.types import AssistantMessage, Request
 
-from opencode_env.cli_agent.interception.call_slots import CallSlots
-from opencode_env.cli_agent.interception.call_tally import CallTally
-from opencode_env.cli_agent.interception.forks import history_forks
+from opencode_env.cli_agent.interception.call_slots import CallSlots, CallTally
+from opencode_env.cli_agent.interception.conversations import history_forks
 
 ROLE_HEADER = "X-RLM-Role"
 """`main` or `sub`, in any case; without it a request is the main agent's."""
@@ -212,10 +211,9 @@ class SubRollout:
         trace.timing.agent.end = max((call.time.end for call in calls), default=trace.timing.agent.start)
         trace.split_agent_time()
         self.main.record_metrics(self._metrics())
-        failures = [call.error.message[:300] for call in calls if call.error is not None]
         self.main.info[RLM_RECORD] = {
             "sub_trace": trace.id if calls else None,
-            "failures": failures[:_EXAMPLES],
+            "failures": [call.error.message[:300] for call in calls if call.error is not None][:_EXAMPLES],
             "refused_roles": self.bad_roles,
         }
 

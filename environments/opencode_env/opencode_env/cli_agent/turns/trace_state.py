@@ -14,7 +14,7 @@ from verifiers.v1.serve.delta import unpack
 from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Tool
 
-from opencode_env.cli_agent.interception.forks import RECORD as FORKS
+from opencode_env.cli_agent.interception.conversations import RECORD as FORKS
 from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record
 

@@ -133,7 +133,9 @@ def require_whole(call: Call, events: list[bytes]) -> list[bytes]:
     """
     for event in events if call.is_chat else ():
         if b'"error"' in event and isinstance(said := parse_sse_event(event), dict) and said.get("error"):
-            raise ProviderError(f"the model's stream ended with an error: {_message(said['error'])}")
+            error = said["error"]
+            told = str(error.get("message", error) if isinstance(error, dict) else error)[:500]
+            raise ProviderError(f"the model's stream ended with an error: {told}")
     if isinstance(call.broken, RolloutError):
         raise call.broken
     if call.broken is not None:  # what verifiers takes for the provider's failure too
@@ -169,10 +171,6 @@ def end_by_its_answer(call: Call, response: web.StreamResponse) -> web.StreamRes
         assert isinstance(response.body, bytes)
         response.body = response.body.removesuffix(_DONE)
     return response
-
-
-def _message(error: object) -> str:
-    return str(error.get("message", error) if isinstance(error, dict) else error)[:500]
 
 
 MOST_CHARACTERS = 8000
