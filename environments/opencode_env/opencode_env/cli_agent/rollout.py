@@ -108,8 +108,7 @@ class Rollout(Scoring):
             self.turns.obstacle = self.turns.obstacle or obstacle
 
     def take_failure(self) -> RolloutError | None:
-        """What the main session holds for the cause of its end, which verifiers would prefer to every other, and holds
-        no longer."""
+        """Take from the main session what it holds for the cause of its end: verifiers would prefer it to all else."""
         if self.gateway is None:
             return None
         found, self.gateway.main.error = self.gateway.main.error, None

@@ -171,8 +171,7 @@ async def _closed() -> None:
 
 
 async def _make_whole(response: httpx.Response) -> None:
-    """Join or replace the lone surrogates of a reply: verifiers' parser takes such a one for broken, which would make
-    an error of what the model said."""
+    """Join or replace the lone surrogates of a reply: verifiers' parser would make an error of what the model said."""
     if not response.headers.get("content-type", "").startswith("application/json"):
         return
     if may_hold_surrogate(await response.aread()):
@@ -193,8 +192,7 @@ class KeptClients:
         self._closing: set[asyncio.Task[None]] = set()
 
     def lend(self, seat: str, config: BaseClientConfig) -> EndpointClient:
-        """The client of a seat and an endpoint, until it is given back; seats share none, so none can use up another's
-        connections."""
+        """The client of a seat and an endpoint, until it is given back; no seat can use up another's connections."""
         key = (seat, config.model_dump_json())
         self._uses[key] += 1
         if key not in self._made:

@@ -112,8 +112,7 @@ class EchoRules(Protocol):
         """Who speaks in a conversation with a system prompt and tools of their own, as its calls' keys name them."""
 
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
-        """The sampled ids of the echo's calls, in the order that they have there; None when it is not an echo of that
-        answer."""
+        """The sampled ids of the echo's calls, in their order there; None when it is not an echo of that answer."""
 
     def leaves_out(self, sampled: AssistantMessage) -> bool:
         """Whether an answer is missing from the history."""

@@ -249,9 +249,8 @@ class RoleInterceptionServer(InterceptionServer):
 
 
 def _passed_on(call: Call, body: bytes) -> web.Request:
-    """The request of a call as verifiers' server shall see it: for the session of its bearer, with this body.
-    verifiers' server reads and parses a request's bytes, and takes their digest for a retry's; a call's own body goes
-    on in its dialect (see `served_dialect.py`)."""
+    """The request of a call as verifiers' server shall see it: for the session of its bearer, with this body, which it
+    parses and takes the digest of for a retry's; a call's own body goes on in its dialect (see `served_dialect.py`)."""
     passed_on = call.request.clone(headers=[("Authorization", f"Bearer {call.bearer}"), *call.headers])
     passed_on[CALL] = call
     passed_on._read_bytes = body

@@ -126,8 +126,7 @@ class SubSession(RolloutSession):
 
 
 def _answers(request: Request) -> int:
-    """The answers that a conversation has had; one at the end, or before another, is the agent's own call for a
-    conclusion."""
+    """Answers that a conversation has had; one at the end, or before another, is the agent's call for a conclusion."""
     spoken = [isinstance(message, AssistantMessage) for message in request.messages]
     return sum(one and not then for one, then in pairwise([*spoken, True]))
 

@@ -63,8 +63,7 @@ class Kind:
 
 class RolloutTurns:
     """The kept turns of one rollout: those that it leaves, and the one that it goes on from, if any. `disk` is what all
-    rollouts of this process keep; `claimed` its folder and what holds the lock of that, where it is not one of its
-    own."""
+    rollouts of this process keep; `claimed` its folder and the lock of that, where it is not one of its own."""
 
     def __init__(
         self,
@@ -138,8 +137,7 @@ class RolloutTurns:
         return 0.0 if self.continued is None else self.continued.turn.seconds
 
     def asked(self, call: Call) -> None:
-        """Take up a main call of the agent's own program, which goes to its endpoint now; begin to keep its turn if
-        that is due."""
+        """Take up a main call of the agent's own program, at its endpoint now; begin to keep its turn if that is due."""
         gateway = call.gateway
         if call.conversation is None or call.conversation != gateway.beginnings.first:
             return

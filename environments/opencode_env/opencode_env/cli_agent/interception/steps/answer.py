@@ -180,8 +180,7 @@ _MAY_PASS = re.compile(r"429|50[0234]|524|server error")
 
 
 def as_failed_call(call: Call, error: Exception) -> Exception:
-    """What a training client says of a request that its renderer has no form for, such as an image, or of an answer
-    without its evidence."""
+    """What a training client says of a request that its renderer has no form for, or an answer without evidence."""
     if call.trains:
         if isinstance(error, NotImplementedError):
             return ProviderError(f"the training client cannot ask this: {error}", status_code=400)
