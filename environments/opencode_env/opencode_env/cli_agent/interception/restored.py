@@ -39,7 +39,7 @@ class Issued:
 
 
 def issued_calls(echo: Message, sampled: Sequence[str] | None, *, valid: bool) -> list[Issued]:
-    """The calls of an echo, an agent's form of an answer, in its order; no two of them get one id on the wire. `sampled`
+    """The calls of an echo, an agent's form of an answer, in its order; no two get one id on the wire. `sampled`
     are the ids that they had (None = those that they have), `valid` is whether an endpoint `takes_back` them."""
     given = [call["id"] for call in echo.get("tool_calls") or ()]
     issued: dict[str, Issued] = {}
@@ -54,7 +54,7 @@ def issued_calls(echo: Message, sampled: Sequence[str] | None, *, valid: bool) -
 
 
 def takes_back(sampled: AssistantMessage) -> bool:
-    """Whether an answer is valid in a request: its calls have one id each, names of tools, and objects for arguments."""
+    """Whether an answer is valid in a request: calls have one id each, names of tools, and objects for arguments."""
     calls, said = sampled.tool_calls or [], sampled.content or sampled.reasoning_content
     if len({call.id for call in calls}) != len(calls):
         return False

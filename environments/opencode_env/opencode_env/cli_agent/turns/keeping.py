@@ -137,7 +137,7 @@ class RolloutTurns:
         return 0.0 if self.continued is None else self.continued.turn.seconds
 
     def asked(self, call: Call) -> None:
-        """Take up a main call of the agent's own program, at its endpoint now; begin to keep its turn if that is due."""
+        """Take up a main call of the agent's own program, at its endpoint now; begin to keep its turn if due."""
         gateway = call.gateway
         if call.conversation is None or call.conversation != gateway.beginnings.first:
             return
