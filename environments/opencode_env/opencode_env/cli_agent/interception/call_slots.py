@@ -213,11 +213,8 @@ class CallTally:
 
     @staticmethod
     def _first(limits: RolloutLimits, used: Mapping[str, float]) -> str | None:
-        for name, value in used.items():
-            cap = getattr(limits, name)
-            if cap is not None and value >= cap:
-                return name
-        return None
+        caps = {name: getattr(limits, name) for name in used}
+        return next((name for name, cap in caps.items() if cap is not None and used[name] >= cap), None)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class History:
         self._children: dict[int | None, list[int]] = {}
         self._linked = 0
         self._recognised: dict[int, tuple[int, tuple[str, ...]]] = {}
-        """By node of an answer: hash of the echo that was recognised last, and the sampled ids of its calls."""
+        """By node: hash of the echo that was recognised last, and the sampled ids of its calls."""
         self._valid: dict[int, bool] = {}
         index_nodes(session.trace, ChatDialect, OwnNodes(self._nodes))
 
@@ -119,7 +119,7 @@ class History:
 
     def _repeated(self, found: Restored, echo: Message) -> bool:
         for node in self._children.get(found.end, ()):
-            if not self._nodes[node].sampled and self._is_repeated(node, echo):
+            if not self._nodes[node].sampled and self._recognise(node, echo) is not None:
                 found.add(node, found.answer_as_it_came(echo))
                 return True
         return False
@@ -224,28 +224,24 @@ class History:
         pinned = self._session.pinned_tool_results
         return bool(pinned) and any(kept is message or kept == message for kept in pinned.values())
 
-    def _is_repeated(self, node: int, echo: Message) -> bool:
-        """Whether a message that was not sampled is the same again."""
-        key = hash(_texts(echo))
-        if self._recognised.get(node, (None,))[0] != key:
-            if self._nodes[node].message != parse_message(echo):
-                return False
-            self._recognised[node] = key, ()
-        return True
-
     def _recognise(self, node: int, echo: Message) -> tuple[str, ...] | None:
+        """The ids of an answer's calls where a message is its echo, none where it is again one that was not sampled."""
         # Python's hash of texts is keyed by process, so nobody can make two echoes collide.
         key = hash(_texts(echo))
         known = self._recognised.get(node)
         if known is not None and known[0] == key:
             return known[1]
         message = self._nodes[node].message
-        assert isinstance(message, AssistantMessage)
-        ids = self.rules.recognise(message, echo)
+        ids: Sequence[str] | None = None
+        if self._nodes[node].sampled:
+            assert isinstance(message, AssistantMessage)
+            ids = self.rules.recognise(message, echo)
+        elif message == parse_message(echo):
+            ids = ()
         if ids is None:
             return None
         self._recognised[node] = key, tuple(ids)
-        return self._recognised[node][1]
+        return tuple(ids)
 
     def _take(self, found: Restored, node: int, echo: Message, ids: Sequence[str]) -> None:
         sampled = self._nodes[node].message

@@ -82,11 +82,7 @@ BESIDE: Sequence[Callable[[Call], Awaitable[None]]] = (
 )
 """Of a request to the endpoint that is not a model call, such as one for a count of tokens."""
 
-MODELS: Sequence[Callable[[Call], Awaitable[None]]] = (
-    arrival.open_request,
-    arrival.wait_aside,
-    arrival.count_as_load,
-)
+MODELS: Sequence[Callable[[Call], Awaitable[None]]] = (arrival.open_request, arrival.wait_aside, arrival.count_as_load)
 """Of a request for the list of models."""
 
 TOOL: Sequence[Callable[[Call], Awaitable[None]]] = (arrival.open_request, arrival.wait_aside, body.read_json)
