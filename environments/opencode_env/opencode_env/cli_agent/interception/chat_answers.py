@@ -68,8 +68,7 @@ def _normalize_end(call: Call, choice: dict[str, Any], calls: bool) -> None:
 
 def stream_parser(call: Call) -> StreamParser:
     """A parser of an answer to a call that comes in pieces."""
-    tools = call.body.get("tools")
-    functions = [tool.get("function") for tool in tools if isinstance(tool, dict)] if tools else []
+    functions = [tool.get("function") for tool in call.body.get("tools") or ()]
     return _Parser(call, {one.get("name") for one in functions if isinstance(one, dict)})
 
 

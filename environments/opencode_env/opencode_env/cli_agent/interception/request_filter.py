@@ -58,9 +58,8 @@ def filter_body(
 
 def _drop_message_keys(body: dict[str, Any], allowed: frozenset[str]) -> list[str]:
     dropped: dict[str, None] = {}
-    messages = body.get("messages")
-    for message in messages if isinstance(messages, list) else ():
-        if isinstance(message, dict) and not message.keys() <= allowed:
+    for message in body["messages"]:
+        if not message.keys() <= allowed:
             for key in message.keys() - allowed:
                 dropped[f"messages[].{key}"] = None
                 del message[key]

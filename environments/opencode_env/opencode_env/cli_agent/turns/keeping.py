@@ -163,9 +163,9 @@ class RolloutTurns:
         gateway, trace = call.gateway, call.gateway.main.trace
         turn, now = trace.num_turns + 1, time.monotonic()
         assert self._folder is not None
+        place = self._folder / f"{turn:04d}"
         if turn == self._last_turn:  # sent again
-            same = request_digest(call.body) == self._last_digest
-            call.answer_place = self._folder / f"{turn:04d}" if same else None
+            call.answer_place = place if request_digest(call.body) == self._last_digest else None
             return
         if not self._config.due(turn - self._last_turn, now - self._last_time):
             return
@@ -176,13 +176,8 @@ class RolloutTurns:
         if gateway.side is not None:
             state[SUB] = {"id": gateway.side.trace.id, **trace_state(gateway.side.trace)}
         obstacle = self.obstacle or ("another call of the rollout was under way" if gateway.open > 1 else None)
-        manifest = self._manifest(trace, turn, digest, session, obstacle)
-        call.answer_place = self._folder / f"{turn:04d}"
-        call.keeping = self._keeping = asyncio.create_task(self._keep(self._box, manifest, state))
-
-    def _manifest(self, trace: AnyTrace, turn: int, digest: str, session: str, obstacle: str | None) -> KeptTurn:
         origin = trace.info.get(BRANCH)
-        return KeptTurn(
+        manifest = KeptTurn(
             **dict(self.kind.facts),
             digest=digest,
             turn=turn,
@@ -194,12 +189,12 @@ class RolloutTurns:
             origin=None if origin is None else Origin.model_validate(origin),
             unrestorable=obstacle,
         )
+        call.answer_place = place
+        call.keeping = self._keeping = asyncio.create_task(self._keep(self._box, place, manifest, state))
 
-    async def _keep(self, box: KeepsFiles, manifest: KeptTurn, state: dict[str, Any]) -> None:
+    async def _keep(self, box: KeepsFiles, place: Path, manifest: KeptTurn, state: dict[str, Any]) -> None:
         begun = time.monotonic()
-        assert self._folder is not None
         assert self._disk is not None
-        place = self._folder / f"{manifest.turn:04d}"
         partial = place.with_name(f".{place.name}")
         try:
             await asyncio.to_thread(_begin, partial)
@@ -220,7 +215,6 @@ class RolloutTurns:
 
     async def _with_files(self, manifest: KeptTurn, box: KeepsFiles, folder: Path) -> KeptTurn:
         """Keep the sandbox's files; returns what the manifest says then."""
-        assert self._disk is not None
         folder.mkdir(mode=0o700)
         most = min(MOST_SECONDS, self.kind.patience / 2)
         try:
