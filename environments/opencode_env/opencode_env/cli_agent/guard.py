@@ -213,7 +213,7 @@ class GuardedSession(HarnessSession):
 
     async def _watched(self, messages: Messages | None, first_call: int) -> None:
         """Run the segment, and end the agent when it has stopped making progress for good, or cannot."""
-        run = asyncio.ensure_future(self._inner_turn(messages))
+        run = asyncio.ensure_future(self._inner.turn(messages))
         watch = asyncio.ensure_future(until_runaway(self.trace, first_call))
         cut_off = asyncio.ensure_future(until_lost(self._rollout.tunnel))
         try:
@@ -221,7 +221,8 @@ class GuardedSession(HarnessSession):
             if run.cancelled():
                 raise HarnessError(f"harness {self.harness.config.id!r} cancelled its own run")
             if run.done():
-                run.result()
+                async with boundary(HarnessError, f"harness {self.harness.config.id!r}"):
+                    run.result()
                 return
         finally:
             for task in (run, watch, cut_off):
@@ -237,10 +238,6 @@ class GuardedSession(HarnessSession):
             raise HarnessError(endless)
         why = "its streams name no finish reason, or every call fails; the endpoint is broken"
         raise ProviderError(f"{endless}: {why}")
-
-    async def _inner_turn(self, messages: Messages | None) -> None:
-        async with boundary(HarnessError, f"harness {self.harness.config.id!r}"):
-            await self._inner.turn(messages)
 
     async def close(self) -> None:
         """End the agent's processes and its sub calls, and put its record and metrics on the trace. Idempotent."""

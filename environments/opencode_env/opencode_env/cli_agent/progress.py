@@ -34,8 +34,6 @@ async def run_started(
     Args:
         run: starts the program; True is for the second time, when what the first start left is to be undone.
         trace: the rollout's; its calls come to our server, and `AgentProgram.new_run` was called for this run.
-        fence: ends the program with all that it started.
-        seconds: as the option `startup_time` says.
 
     Raises:
         HarnessError: neither start made a model call in time.

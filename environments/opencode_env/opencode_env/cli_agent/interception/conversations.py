@@ -29,7 +29,6 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 RECORD = "history"
 """Key in a trace's `info` with the number of forks and the first of them; absent when there are none."""
 
-_SHOWN = 10
 _BEFORE, _BEHIND = 20, 60
 """Characters that are shown around a difference."""
 
@@ -158,7 +157,7 @@ class Forks:
     def _note(self, conversation: str, old: int, new: int) -> None:
         record = self._trace.info.setdefault(RECORD, {"forks": 0, "first": []})
         record["forks"] += 1
-        if len(record["first"]) >= _SHOWN:
+        if len(record["first"]) >= 10:
             return
         nodes = self._trace.nodes
         found = first_difference(nodes, *([*lineage(nodes, end)][::-1] for end in (old, new)))

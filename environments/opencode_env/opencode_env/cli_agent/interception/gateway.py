@@ -37,8 +37,6 @@ LAST_REFUSED = "last_refused"
 REPEATED, PARTIAL = "repeated", "ghosts"
 """Keys in that record with counts: calls that were sent again and not sampled again, and dropped partial answers."""
 
-_REASONS = 20
-_PARTIAL = 1000
 _BODIES_HELD = 4
 """Largest bodies that one rollout may have in memory at once."""
 
@@ -120,7 +118,7 @@ class Gateway:
 
     def _note_partial(self, answers: list[Said]) -> None:
         """Count what was dropped from a request's history, each once, however often it is sent back."""
-        if len(self._partial) < _PARTIAL and not self.main.released:
+        if len(self._partial) < 1000 and not self.main.released:
             self._partial.update(answers)
             self.main.trace.info.setdefault(RECORD, {})[PARTIAL] = len(self._partial)
 
@@ -131,7 +129,7 @@ class Gateway:
         counts: dict[str, int] = self.main.trace.info.setdefault(RECORD, {}).setdefault(kind, {})
         for reason in reasons:
             name = reason[:200]
-            if name not in counts and len(counts) >= _REASONS:
+            if name not in counts and len(counts) >= 20:
                 name = "others"
             if name not in counts:
                 logger.warning("%s of a model request: id=%s %s", kind, self.main.trace.id, name)

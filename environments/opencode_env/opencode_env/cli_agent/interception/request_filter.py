@@ -17,7 +17,6 @@ from opencode_env.cli_agent.interception.refusals import RequestRefused
 from opencode_env.cli_agent.interception.request_rules import CHAT, CHAT_MESSAGE_KEYS, HEADERS, KEYS, ModelRequests
 
 _NO_NETWORK = NetworkPolicyConfig(allow=[])
-_CONVERSATION = ("messages", "input", "system")
 _ROUTING = frozenset({"x-session-affinity", "x-parent-session-id", "authorization", "x-api-key", MARK_HEADER.lower()})
 """Agents' own routing, keys and marks; verifiers sends the trace id in `X-Session-ID`, which replaces an agent's."""
 _NEGOTIATION = frozenset({"accept", "content-type", "content-length"})
@@ -50,7 +49,7 @@ def filter_body(
         for key in given - settings.keys():
             del body[key]
         body.update(settings)
-    if fetched := _mediated({key: body[key] for key in _CONVERSATION if key in body}, dialect):
+    if fetched := _mediated({key: body[key] for key in ("messages", "input", "system") if key in body}, dialect):
         shown = ", ".join(fetched)[:500]
         raise RequestRefused(f"{shown}: only text and data: URLs can be sent, nothing that the endpoint would fetch")
     return dropped

@@ -72,9 +72,6 @@ class RoleInterceptionServer(InterceptionServer):
         self._kept = KeptClients(self.gateway.mask_keys)
         self.watched = watched(self, self.gateway.probe)
 
-    def _is_health_check(self, request: web.BaseRequest) -> bool:
-        return self.watched is not None and self.watched.asked_by(request)
-
     @property
     def load(self) -> int:
         """Rollouts on this server (a sub session is part of its rollout), by which pools choose one; with very many
@@ -88,9 +85,9 @@ class RoleInterceptionServer(InterceptionServer):
         self.stack.push_async_callback(self._kept.close)
         assert self.runner is not None
         assert self.runner.server is not None
-        known = known_to(self, self.runner.app)
+        known, watch = known_to(self, self.runner.app), self.watched
         share, server = self.gateway.max_share, self.runner.server
-        hold_back(server, share, lambda request: self._is_health_check(request) or known(request))
+        hold_back(server, share, lambda request: (watch is not None and watch.asked_by(request)) or known(request))
         await self.stack.enter_async_context(self._idle.closing(self.runner))
 
     def register(self, session: RolloutSession) -> tuple[str, str]:
@@ -220,17 +217,14 @@ class RoleInterceptionServer(InterceptionServer):
 
     async def handle_models(self, request: web.Request) -> web.Response:
         """The endpoint's list of models, without keys; to this server itself, the answer to its health check."""
-        if self.watched is not None and self._is_health_check(request):
+        if self.watched is not None and self.watched.asked_by(request):
             return web.Response(text=self.watched.answer)
         found = ((dialect, self._gateways.get(dialect.secret(request.headers))) for dialect in DIALECTS)
         call = next((Call(request, dialect, gateway) for dialect, gateway in found if gateway is not None), None)
+        serve = super().handle_models
         if call is None:
-            return await super().handle_models(request)
-
-        async def ask(call: Call) -> web.StreamResponse:
-            return await super(RoleInterceptionServer, self).handle_models(request)
-
-        response = await self._serve_json(call, path.MODELS, ask)
+            return await serve(request)
+        response = await self._serve_json(call, path.MODELS, lambda _: serve(request))
         if self.gateway.mask_keys and isinstance(response.body, bytes):
             response.body = Masking(keys_of(call.gateway.main.ctx.client)).data(response.body)
         return response

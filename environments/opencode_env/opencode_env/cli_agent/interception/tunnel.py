@@ -39,7 +39,6 @@ _NEW_TUNNEL_S = 120.0
 """How long a new rollout waits for a tunnel."""
 _REST_S = (5.0, 60.0)
 """Between tries for a new tunnel: the first rest, and the longest."""
-_LONGEST_ANSWER = 200
 
 
 class OpenTunnel:
@@ -236,7 +235,7 @@ class WatchedTunnel:
                 aiohttp.ClientSession(timeout=timeout, trust_env=not around_proxies) as client,
                 client.get(f"{url}{CHECK_PATH}", headers=headers, allow_redirects=False) as response,
             ):
-                said = await response.content.read(_LONGEST_ANSWER)
+                said = await response.content.read(200)
         except TimeoutError:
             return f"no answer within {_TIMEOUT_S:g} s"
         except (aiohttp.ClientError, OSError, ValueError) as error:

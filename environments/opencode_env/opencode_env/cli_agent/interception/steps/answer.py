@@ -97,7 +97,6 @@ def _make_sound(raw: dict[str, Any]) -> None:
 
 
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
-_DONE = b"data: [DONE]\n\n"
 
 
 def mask_answer(call: Call, response: Response) -> Response:
@@ -169,13 +168,12 @@ def end_by_its_answer(call: Call, response: web.StreamResponse) -> web.StreamRes
     breaks off, so nothing may stand behind the one event with which a whole answer has arrived."""
     if call.key and isinstance(response, web.Response) and response.content_type == "text/event-stream":
         assert isinstance(response.body, bytes)
-        response.body = response.body.removesuffix(_DONE)
+        response.body = response.body.removesuffix(b"data: [DONE]\n\n")
     return response
 
 
 MOST_CHARACTERS = 8000
 """Of the text of a failed call."""
-_LEFT_OUT = " [… left out …] "
 _MAY_PASS = re.compile(r"429|50[0234]|524|server error")
 
 
@@ -204,7 +202,7 @@ def shorten(call: Call, error: Exception) -> Exception:
 
 def _shortened(text: str) -> str:
     half = MOST_CHARACTERS // 2
-    return text if len(text) <= MOST_CHARACTERS else text[:half] + _LEFT_OUT + text[-half:]
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:half]} [… left out …] {text[-half:]}"
 
 
 def say_that_it_may_pass(call: Call, error: Exception) -> Exception:
