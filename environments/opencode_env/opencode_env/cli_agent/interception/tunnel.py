@@ -149,7 +149,7 @@ class WatchedTunnel:
         first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         keeping = asyncio.create_task(self._keep(port, first))
         try:
-            yield await first
+            yield await asyncio.shield(first)
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
