@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Annotated, Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic
 
 from agent_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from agent_sandbox.prime import PrimeLimits, Turns
@@ -21,7 +21,7 @@ from agent_sandbox.surrogates import replace_surrogates
 from agent_sandbox.toolbox.scoring import BoxOrder, attach
 from agent_sandbox.verifiers_040 import GONE_RUNTIMES, asked_network
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
-from pydantic import AfterValidator, model_validator
+from pydantic import field_validator, model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
 from verifiers.v1.clients import ModelContext
@@ -74,9 +74,14 @@ class CliAgentEnvConfig(EnvConfig):
     agent_errors: AgentErrors = "score"
     """What becomes of a run that the agent's own programs can have broken. `score`: the files as they are, with the
     metric `agent_error_own`. `error`: an `AgentError`, unscored; a policy may prefer that to a failure."""
-    retries: Annotated[RetryConfig, AfterValidator(retries_of_outcomes)] = retries_of_outcomes(RetryConfig())
+    retries: RetryConfig = retries_of_outcomes(RetryConfig())
     """Tries of a whole episode after an error. What an agent can bring about at will, such as an `AgentError`, is tried
     again only if a rule names it: else the best of several attempts would count. "What can go wrong" says which."""
+
+    @field_validator("retries")
+    @classmethod
+    def _no_retries_of_agent_errors(cls, retries: RetryConfig) -> RetryConfig:
+        return retries_of_outcomes(retries)
 
     @model_validator(mode="before")
     @classmethod

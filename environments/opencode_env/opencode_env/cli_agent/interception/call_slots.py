@@ -219,8 +219,6 @@ class CallTally:
 
 @dataclass(frozen=True)
 class _OnItsWay:
-    """One call that waits or is served."""
-
     request: web.Request
     served: asyncio.Event = field(default_factory=asyncio.Event)
 
