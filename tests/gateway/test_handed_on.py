@@ -103,7 +103,7 @@ async def test_values_are_counted_wherever_they_stand(entries: int, inside: int)
 
 async def test_hooks_of_a_task_see_the_requests_of_main_calls_whenever_they_came() -> None:
     plain = session()
-    view = MainSession.of(plain)
+    view = MainSession(plain)
     request = Request(messages=[UserMessage(content="one")], tools=None)
     assert (await view.rewrite_request(request))[0] is request
 
