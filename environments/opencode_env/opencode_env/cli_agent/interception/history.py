@@ -148,10 +148,8 @@ class History:
 
     def _own_words(self, parent: int | None) -> Iterator[int]:
         for node in reversed(self._children.get(parent, ())):
-            words = self._nodes[node].message
-            if self._nodes[node].sampled or not self._is_own(node):
-                continue
-            if isinstance(words, AssistantMessage) and self.rules.says_once(words):
+            words, own = self._nodes[node].message, self._is_own(node) and not self._nodes[node].sampled
+            if own and isinstance(words, AssistantMessage) and self.rules.says_once(words):
                 yield node
 
     def _words_on_wire(self, node: int) -> Message:
