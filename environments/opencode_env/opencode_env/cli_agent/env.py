@@ -241,15 +241,11 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         logger.info("%s", describe_rollout(trace, time.monotonic() - started))
 
     async def _play(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AnyTrace:
-        limit_rollout(agents.agent, task, 0.0 if rollout.turns is None else rollout.turns.seconds_before)
-        scored = guarded_task(task, take_scoring_limit(agents.agent, task), continued=rollout.continued is not None)
-        agents.agent.harness = guarded(
-            agents.agent.harness, contained=self.config.sandbox.confine, agent_errors=self.config.agent_errors
-        )
-        async with (
-            self._turns.turn(agents.agent.runtime_config) as rollout.start,
-            self._sandbox(task, agents.agent, rollout) as box,
-        ):
+        agent, config = agents.agent, self.config
+        limit_rollout(agent, task, 0.0 if rollout.turns is None else rollout.turns.seconds_before)
+        scored = guarded_task(task, take_scoring_limit(agent, task), continued=rollout.continued is not None)
+        agent.harness = guarded(agent.harness, contained=config.sandbox.confine, agent_errors=config.agent_errors)
+        async with self._turns.turn(agent.runtime_config) as rollout.start, self._sandbox(task, agent, rollout) as box:
             await self.run_agent(scored, agents, box, rollout)
             trace = rollout.trace
             assert trace is not None

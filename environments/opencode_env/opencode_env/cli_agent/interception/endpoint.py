@@ -54,9 +54,7 @@ class EndpointClient(Client):
     ) -> Response:
         call = call_of(dialect)
         async with self._asking(call):
-            response = await self._inner.get_response(
-                dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
-            )
+            response = await self._inner.get_response(dialect, body, sampling, session_id, turn, headers)
             for step in path.ANSWER:
                 response = step(call, response)
         return response

@@ -46,12 +46,8 @@ class RoleElasticPool(ElasticInterceptionPool):
         for server in self.servers:
             if server.load < self.config.multiplex:
                 return server
-        grown = RoleInterceptionServer(
-            InterceptionServerConfig(tunnel=PrimeTunnelConfig()),
-            self.requires_tunnel,
-            self.state_service_secrets,
-            gateway=self._gateway,
-        )
+        config = InterceptionServerConfig(tunnel=PrimeTunnelConfig())
+        grown = RoleInterceptionServer(config, self.requires_tunnel, self.state_service_secrets, gateway=self._gateway)
         await self.stack.enter_async_context(grown)
         self.servers.append(grown)
         return grown
