@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from opencode_env.cli_agent.interception.echo_rules import EchoRules, Wire
+from opencode_env.cli_agent.interception.request_rules import EchoRules, Wire
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.echo import OpenCodeEcho
 from opencode_runs.trainable.samples import TrainingSample

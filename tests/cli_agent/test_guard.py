@@ -10,11 +10,11 @@ import verifiers.v1 as vf
 from agent_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from agent_sandbox.prime.errors import SandboxEndedError
 from agent_sandbox.toolbox.scoring import scoring_of
-from opencode_env.cli_agent import runaway
+from opencode_env.cli_agent import progress
 from opencode_env.cli_agent.classification import fail_stage_timeout, zero_spoilt
 from opencode_env.cli_agent.guard import GuardedSession, guarded, guarded_task
 from opencode_env.cli_agent.process_fence import ProcessFence
-from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES, led_nowhere
+from opencode_env.cli_agent.progress import RUNAWAY_FAILURES, led_nowhere
 from opencode_env.cli_agent.traces import AnyTrace
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.graph import MessageNode
@@ -73,7 +73,7 @@ async def test_whatever_breaks_in_a_session_is_a_harness_error_with_its_metric(t
 
 
 async def test_a_full_window_that_is_tried_again_for_ever_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runaway, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
 
     async def tries_again(trace: AnyTrace) -> None:
         trace.calls.extend(ModelCall(error=OVERFLOW) for _ in range(RUNAWAY_FAILURES))

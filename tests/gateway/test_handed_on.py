@@ -8,10 +8,10 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.refusals import RequestRefused
-from opencode_env.cli_agent.interception.request_body import parse_body
 from opencode_env.cli_agent.interception.served_dialect import served
 from opencode_env.cli_agent.interception.server import MainSession
 from opencode_env.cli_agent.interception.steps.answer import in_one_event
+from opencode_env.cli_agent.interception.steps.body import parse_body
 from verifiers.v1.dialects import ChatDialect
 from verifiers.v1.types import Request, UserMessage
 
@@ -103,7 +103,7 @@ async def test_values_are_counted_wherever_they_stand(entries: int, inside: int)
 
 async def test_hooks_of_a_task_see_the_requests_of_main_calls_whenever_they_came() -> None:
     plain = session()
-    view = MainSession.of(plain)
+    view = MainSession(plain)
     request = Request(messages=[UserMessage(content="one")], tools=None)
     assert (await view.rewrite_request(request))[0] is request
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from agent_sandbox.confined import LocalSandboxConfig
 from agent_sandbox.podman import PodmanConfig
+from opencode_env.cli_agent.containers import build_task_image
 from opencode_env.cli_agent.local_runtime import provision_local
-from opencode_env.cli_agent.task_image import build_task_image
 from opencode_rubrics import ScoringError, TaskTestsConfig
 from verifiers.v1.errors import TaskError
 

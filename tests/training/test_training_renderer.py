@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent import training_renderer
+from opencode_env.cli_agent.interception import training_client
 from opencode_env.cli_agent.interception.training_client import renderer_abilities
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from renderers import CustomRendererConfig, DefaultRendererConfig, Qwen3Renderer, Qwen3RendererConfig, RendererConfig
@@ -83,7 +83,7 @@ async def test_a_renderer_that_cannot_be_built_is_refused_with_its_cause(tokeniz
 async def test_a_renderer_that_starts_over_after_a_user_is_warned_of(
     tokenizer: Path, tmp_path: Path, family: Family, warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    training_renderer._warned.clear()
+    training_client._warned.clear()
     engine = TokenEngine(tokenizer, family, Lines(family, [], {}))
     with caplog.at_level(logging.WARNING, "verifiers.v1.opencode_env"), light_opencode_in_place():
         async with environment(tmp_path) as env, engine.serving() as url:
@@ -108,7 +108,7 @@ class OneResult(Qwen3Renderer):
 async def test_a_renderer_that_starts_over_behind_several_calls_is_warned_of(
     tokenizer: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    training_renderer._warned.clear()
+    training_client._warned.clear()
     path = f"{OneResult.__module__}.{OneResult.__qualname__}"
     own = {"name": "custom", "import_path": path, "enable_thinking": False}
     with caplog.at_level(logging.WARNING, "verifiers.v1.opencode_env"):
@@ -117,7 +117,7 @@ async def test_a_renderer_that_starts_over_behind_several_calls_is_warned_of(
                 ctx = ModelContext(model=MAIN_MODEL, client=client_of(config, str(tokenizer)))
                 abilities = await renderer_abilities(ctx)
                 assert abilities is not None
-                training_renderer._judge(abilities, MAIN_MODEL)
+                training_client._judge(abilities, MAIN_MODEL)
     assert [record.getMessage().split(",")[0] for record in caplog.records] == ["OneResult"]
     assert "behind an answer with several calls" in caplog.records[0].getMessage()
 

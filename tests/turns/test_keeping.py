@@ -20,8 +20,8 @@ from agent_sandbox.toolbox.scoring import attach
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.interception.steps.turn import keep_turn
+from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import Rollout
-from opencode_env.cli_agent.startup import NOT_STARTED
 from opencode_env.cli_agent.traces import AGENT_RECORD
 from opencode_env.cli_agent.turns import keeping
 from opencode_env.cli_agent.turns.config import TurnsConfig

@@ -17,41 +17,32 @@ from typing import Any, Protocol, runtime_checkable
 
 from agent_sandbox.prime.errors import SandboxEndedError
 from agent_sandbox.toolbox.alive import require_alive
-from verifiers.v1.errors import HarnessError, RolloutError, SandboxError, TaskError, TunnelError
+from verifiers.v1.errors import HarnessError, RolloutError, SandboxError, TaskError
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.trace import ModelCall
 
-from opencode_env.cli_agent.interception.gateway import refused_last
+from opencode_env.cli_agent.interception.gateway import LAST_REFUSED, RECORD
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel
 from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure, overflowed, require_model_calls
 from opencode_env.cli_agent.outcomes import AgentError, AgentErrors, Outcome
+from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
-from opencode_env.cli_agent.startup import NOT_STARTED
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
-OWN_ERROR = "own_error"
-"""Key of the agent's record: what the agent broke its own run with."""
-
-_REASON_CHARACTERS = 4000
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _STAGES = ("setup", "finalize", "scoring")
 
 
 @runtime_checkable
-class CountsLimitKills(Protocol):
-    """A sandbox that ends what reaches its own limits."""
+class SandboxWithLimits(Protocol):
+    """A sandbox that ends what reaches its own limits, and knows what they did to the agent."""
 
     async def limit_kills(self) -> dict[str, int]:
         """How many processes were ended, by limit: `memory`, …"""
 
     def kills_below_limits(self) -> int:
         """How many the kernel ended for want of memory though no limit of the sandbox's was reached."""
-
-
-@runtime_checkable
-class SandboxWithLimits(CountsLimitKills, Protocol):
-    """One that knows as well what its limits did to the agent."""
 
     @property
     def agent_survived(self) -> bool: ...
@@ -107,8 +98,8 @@ def has_called_tool(trace: AnyTrace) -> bool:
     return any(getattr(message, "tool_calls", None) for message in said) or (bool(said) and not trace.tools)
 
 
-async def classify(run: EndedRun) -> Outcome:
-    """How a run ended; a stop is put on its trace.
+async def classify(run: EndedRun) -> None:
+    """Say on a run how it ended; a stop is put on its trace.
 
     Raises:
         RolloutError: the type of the boundary that broke.
@@ -118,11 +109,11 @@ async def classify(run: EndedRun) -> Outcome:
         if isawaitable(found):
             found = await found
         if found:
-            return _ended(run, condition.outcome, found)
-    return Outcome.COMPLETED
+            _ended(run, condition.outcome, found)
+            return
 
 
-def _ended(run: EndedRun, outcome: Outcome, found: Any) -> Outcome:
+def _ended(run: EndedRun, outcome: Outcome, found: Any) -> None:
     """What follows from a condition that holds: an error is raised, a stop is put on the trace."""
     run.outcome = outcome
     if isinstance(found, RolloutError):
@@ -132,7 +123,6 @@ def _ended(run: EndedRun, outcome: Outcome, found: Any) -> Outcome:
         raise found from run.problem
     if outcome.row.stop:
         run.trace.stop(outcome.row.stop)
-    return outcome
 
 
 def _not_started(run: EndedRun) -> RolloutError | None:
@@ -142,23 +132,20 @@ def _not_started(run: EndedRun) -> RolloutError | None:
 
 
 def _request_refused(run: EndedRun) -> bool:
-    return run.problem is not None and refused_last(run.trace) and bool(run.trace.calls[run.first_call :])
+    refused = LAST_REFUSED in run.trace.info.get(RECORD, {})
+    return run.problem is not None and refused and bool(run.trace.calls[run.first_call :])
 
 
-def _context_full(run: EndedRun) -> bool:
-    return run.trace.stop_condition is None and overflowed(run.calls)
-
-
-def _stopped(run: EndedRun) -> bool:
-    return run.trace.stop_condition is not None
-
-
-async def _tunnel_lost(run: EndedRun) -> RolloutError | None:
+async def _raised(check: Awaitable[None]) -> RolloutError | None:
     try:
-        await require_tunnel(run.rollout.tunnel, doubted=run.problem is not None)
-    except TunnelError as error:
+        await check
+    except RolloutError as error:
         return error
     return None
+
+
+def _tunnel_lost(run: EndedRun) -> Awaitable[RolloutError | None]:
+    return _raised(require_tunnel(run.rollout.tunnel, doubted=run.problem is not None))
 
 
 def _sound(run: EndedRun) -> bool:
@@ -191,7 +178,7 @@ async def _killed_for_memory(run: EndedRun) -> RolloutError | None:
     """The agent's program was killed while this machine's kernel ended processes of its sandbox for want of memory, and
     the agent had not reached a limit of its own, at which it can aim."""
     runtime: Any = run.runtime
-    if agent_record(run.trace).get("exit_code") not in _KILLED or not isinstance(runtime, CountsLimitKills):
+    if agent_record(run.trace).get("exit_code") not in _KILLED or not isinstance(runtime, SandboxWithLimits):
         return None
     try:
         if (await runtime.limit_kills()).get("memory") or not runtime.kills_below_limits():
@@ -201,13 +188,9 @@ async def _killed_for_memory(run: EndedRun) -> RolloutError | None:
     return HarnessError(f"{run.problem}\nprocesses were killed for want of memory meanwhile")
 
 
-async def _sandbox_gone(run: EndedRun) -> RolloutError | None:
+def _sandbox_gone(run: EndedRun) -> Awaitable[RolloutError | None]:
     assert run.runtime is not None
-    try:
-        await require_alive(run.runtime, "the agent ran")
-    except RolloutError as error:
-        return error
-    return None
+    return _raised(require_alive(run.runtime, "the agent ran"))
 
 
 def _unscored_break(run: EndedRun) -> RolloutError | None:
@@ -217,15 +200,15 @@ def _unscored_break(run: EndedRun) -> RolloutError | None:
 
 
 def _broke(run: EndedRun) -> bool:
-    agent_record(run.trace)[OWN_ERROR] = f"{type(run.problem).__name__}: {run.problem}"[:_REASON_CHARACTERS]
+    agent_record(run.trace)["own_error"] = f"{type(run.problem).__name__}: {run.problem}"[:4000]
     return True
 
 
 AFTER_A_RUN: Sequence[Condition] = (
     Condition(Outcome.NOT_STARTED, _not_started, time_over=True),
     Condition(Outcome.REQUEST_REFUSED, _request_refused),
-    Condition(Outcome.CONTEXT_FULL, _context_full),
-    Condition(Outcome.LIMIT, _stopped),
+    Condition(Outcome.CONTEXT_FULL, lambda run: run.trace.stop_condition is None and overflowed(run.calls)),
+    Condition(Outcome.LIMIT, lambda run: run.trace.stop_condition is not None),
     Condition(Outcome.TUNNEL_LOST, _tunnel_lost),
     Condition(Outcome.COMPLETED, _sound, time_over=True),
     Condition(Outcome.AGENT_FAILED, _failed_before_tools, time_over=True),
@@ -294,10 +277,6 @@ def unscore_failed(trace: AnyTrace) -> None:
         trace.rewards = dict.fromkeys(trace.rewards)
 
 
-_OVERRUN = "scoring_overrun"
-"""Key of the agent's record: how its programs used up the time of scoring."""
-
-
 async def limits_met(runtime: Runtime) -> dict[str, Any]:
     """Return the agent's record of it: whether it `outlived` its end, and its `limit_kills`, where that is known."""
     if not isinstance(runtime, SandboxWithLimits):
@@ -313,13 +292,8 @@ def outlived_its_end(trace: AnyTrace) -> bool:
     return bool(agent_record(trace).get("outlived"))
 
 
-def note_overrun(trace: AnyTrace, reason: str) -> None:
-    """Note that the agent's programs used up the time of scoring."""
-    agent_record(trace)[_OVERRUN] = reason
-
-
 def zero_spoilt(trace: AnyTrace) -> None:
     """Reward nothing where the agent's processes outran their end, or the time of scoring, whatever it has found."""
-    if outlived_its_end(trace) or _OVERRUN in agent_record(trace):
+    if outlived_its_end(trace) or "scoring_overrun" in agent_record(trace):
         for name, reward in trace.rewards.items():
             trace.record_reward(name, 0.0, 1.0 if reward is None else reward.weight)

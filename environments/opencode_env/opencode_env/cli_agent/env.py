@@ -6,6 +6,7 @@ cleanup hooks and removes it whatever happened: error, deadline, cancellation, o
 
 import asyncio
 import contextlib
+import copy
 import gc
 import logging
 import time
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Generic
 from agent_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from agent_sandbox.prime import PrimeLimits, Turns
 from agent_sandbox.surrogates import replace_surrogates
-from agent_sandbox.toolbox.scoring import attach
+from agent_sandbox.toolbox.scoring import BoxOrder, attach
 from agent_sandbox.verifiers_040 import GONE_RUNTIMES, asked_network
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
 from pydantic import field_validator, model_validator
@@ -33,20 +34,20 @@ from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
 from verifiers.v1.utils.compile import resolve_runtime_config
+from verifiers.v1.utils.decorators import invoke
 from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.cli_agent.classification import fail_stage_timeout, unscore_failed, zero_spoilt
 from opencode_env.cli_agent.containers import provision_container
-from opencode_env.cli_agent.features import Feature, Run
+from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
+from opencode_env.cli_agent.interception.training_client import require_trainable
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
-from opencode_env.cli_agent.spare_boxes import box_provider
 from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout, shorten_tasks
-from opencode_env.cli_agent.training_renderer import require_trainable
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import RolloutTurns
@@ -145,8 +146,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         try:
             super().__init__(config)
         finally:
-            if config.sandbox.confine:
-                env_logger.removeFilter(_hide_subprocess_warning)
+            env_logger.removeFilter(_hide_subprocess_warning)
         self._resources = AsyncExitStack()
         self._turns = Turns(self.config.prime)
         self._features = self.config.features()
@@ -193,13 +193,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         kind = runtime_kind(runtime, confined=confined)
         others = [seat for name, seat in agent_config_fields(self.config).items() if name != "agent"]
         turns = await open_turns(task, agent, config, str(self.config.id), kind, self._kept, self._since, others)
-        try:
+        if turns is None:
+            yield None
+            return
+        with contextlib.closing(turns):
             yield turns
-            if turns is not None:
-                turns.ended()
-        finally:
-            if turns is not None:
-                turns.close()
+            turns.ended()
 
     async def stop(self) -> None:
         """End the features and let the rubrics go; the last environment of the process tears those down."""
@@ -242,17 +241,11 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         logger.info("%s", describe_rollout(trace, time.monotonic() - started))
 
     async def _play(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AnyTrace:
-        """Play the episode, to the removal of its sandbox."""
-        limit_rollout(agents.agent, task, 0.0 if rollout.turns is None else rollout.turns.seconds_before)
-        limit = take_scoring_limit(agents.agent, task)
-        scored = guarded_task(task, limit, continued=rollout.continued is not None)
-        agents.agent.harness = guarded(
-            agents.agent.harness, contained=self.config.sandbox.confine, agent_errors=self.config.agent_errors
-        )
-        async with (
-            self._turns.turn(agents.agent.runtime_config) as rollout.start,
-            self._sandbox(task, agents.agent, rollout) as box,
-        ):
+        agent, config = agents.agent, self.config
+        limit_rollout(agent, task, 0.0 if rollout.turns is None else rollout.turns.seconds_before)
+        scored = guarded_task(task, take_scoring_limit(agent, task), continued=rollout.continued is not None)
+        agent.harness = guarded(agent.harness, contained=config.sandbox.confine, agent_errors=config.agent_errors)
+        async with self._turns.turn(agent.runtime_config) as rollout.start, self._sandbox(task, agent, rollout) as box:
             await self.run_agent(scored, agents, box, rollout)
             trace = rollout.trace
             assert trace is not None
@@ -287,7 +280,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             attach(rollout, box)
             if rollout.turns is not None:
                 await rollout.turns.provide(box)
-            rollout.boxes = box_provider(self._provision, task, agent, rollout)
+            rollout.boxes = partial(self._spare_box, task, agent, rollout)
             try:
                 yield box
             finally:
@@ -298,6 +291,17 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                     await run_cleanup([self, task, *_rubrics(task)], available)
                 # verifiers stamps the box of a borrowed run and its container runtimes then never remove it.
                 box.info.borrowed = False
+
+    @contextlib.asynccontextmanager
+    async def _spare_box(
+        self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout, order: BoxOrder
+    ) -> AsyncIterator[Runtime]:
+        """A second sandbox for scoring (see `agent_sandbox.toolbox.scoring`), with the task's own setup behind it."""
+        ordered = ordered_task(task, order)
+        async with self._provision(ordered, copy.copy(agent), rollout) as box:
+            attach(rollout, box)
+            await invoke(ordered.setup, {"trace": rollout.trace, "runtime": box, "deployment": None})
+            yield box
 
     @contextlib.asynccontextmanager
     async def _provision(self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout) -> AsyncIterator[Runtime]:

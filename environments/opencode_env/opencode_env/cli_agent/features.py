@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from agent_sandbox.toolbox.scoring import BoxOrder
 from verifiers.v1.agent import Agents
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
@@ -41,3 +42,13 @@ def with_methods(task: TaskT, **methods: Callable[..., Any]) -> TaskT:
     copied = copy.copy(task)  # not made anew: a constructor may want more than the data
     vars(copied).update(methods)
     return copied
+
+
+def ordered_task(task: TaskT, order: BoxOrder) -> TaskT:
+    """The task as it is in a box that differs so from the agent's."""
+    wanted = {"image": order.image, "workdir": order.workdir}
+    changes = {name: value for name, value in wanted.items() if value is not None} | dict(order.data)
+    variables = {**task.runtime_env(), **order.env}
+    made = with_methods(task, runtime_env=lambda: variables)
+    made.data = task.data.model_copy(update=changes)
+    return made

@@ -31,7 +31,6 @@ from opencode_env.cli_agent.classification import (
     classify,
     has_called_tool,
     limits_met,
-    note_overrun,
     outcomes_at_the_end,
     outlived_its_end,
     require_scorable,
@@ -43,8 +42,8 @@ from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_los
 from opencode_env.cli_agent.outcome_rule import overflowed
 from opencode_env.cli_agent.outcomes import AgentErrors, ConfigurationError, Outcome, flags_of_outcomes
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
+from opencode_env.cli_agent.progress import until_runaway
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 
 ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
@@ -128,7 +127,7 @@ def guarded_task(
                 return
             if runtime is not None:
                 await require_alive(runtime, "scoring")
-            note_overrun(trace, f"{error}, which programs of the agent's had")
+            agent_record(trace)["scoring_overrun"] = f"{error}, which programs of the agent's had"
         except RolloutError as error:
             # The services that scoring wanted have ended with the agent that would not: its doing, and its 0.
             if not outlived_its_end(trace):
@@ -144,17 +143,16 @@ def guarded_task(
 
 def guarded(harness: Harness[Any], *, contained: bool, agent_errors: AgentErrors = "score") -> Harness[Any]:
     """The same harness, guarded; with `contained`, also where it asks for a container: its sandbox is one."""
-    copied: Any = copy.copy(harness)  # not made anew: a constructor may want more than the configuration
-    copied.__class__ = _guarded_class(type(harness), contained)
-    copied.agent_errors = agent_errors
-    guarded_copy: Harness[Any] = copied
-    return guarded_copy
+    copied = copy.copy(harness)  # not made anew: a constructor may want more than the configuration
+    copied.__class__ = _guarded_class(type(harness), contained, agent_errors)
+    return copied
 
 
 @cache
-def _guarded_class(harness: type[Harness[Any]], contained: bool) -> type[Harness[Any]]:
+def _guarded_class(harness: type[Harness[Any]], contained: bool, agent_errors: AgentErrors) -> type[Harness[Any]]:
     bases = (harness,) if issubclass(harness, GuardedHarness) else (GuardedHarness, harness)
-    members = {"NEEDS_CONTAINER": harness.NEEDS_CONTAINER and not contained, "__module__": harness.__module__}
+    needs = harness.NEEDS_CONTAINER and not contained
+    members = {"NEEDS_CONTAINER": needs, "agent_errors": agent_errors, "__module__": harness.__module__}
     return type(harness.__name__, bases, members)
 
 
@@ -196,7 +194,6 @@ class GuardedSession(HarnessSession):
             self._duration += time.monotonic() - started
 
     async def _run_segment(self, messages: Messages | None, first_call: int) -> None:
-        """Run the segment, and say how it ended."""
         problem: RolloutError | None = None
         try:
             await self._watched(messages, first_call)
@@ -207,16 +204,16 @@ class GuardedSession(HarnessSession):
         config = self.harness.config
         run = EndedRun(self._rollout, self.trace, config, first_call, problem, self.runtime, self._agent_errors)
         try:
-            self._outcomes.add(await classify(run))
-        except RolloutError:
-            self._outcomes |= {run.outcome} if run.outcome is not None else set()
-            raise
+            await classify(run)
+        finally:
+            if run.outcome is not None:
+                self._outcomes.add(run.outcome)
         if run.outcome is Outcome.AGENT_BROKE:
             self._error = run.problem
 
     async def _watched(self, messages: Messages | None, first_call: int) -> None:
         """Run the segment, and end the agent when it has stopped making progress for good, or cannot."""
-        run = asyncio.ensure_future(self._inner_turn(messages))
+        run = asyncio.ensure_future(self._inner.turn(messages))
         watch = asyncio.ensure_future(until_runaway(self.trace, first_call))
         cut_off = asyncio.ensure_future(until_lost(self._rollout.tunnel))
         try:
@@ -224,7 +221,8 @@ class GuardedSession(HarnessSession):
             if run.cancelled():
                 raise HarnessError(f"harness {self.harness.config.id!r} cancelled its own run")
             if run.done():
-                run.result()
+                async with boundary(HarnessError, f"harness {self.harness.config.id!r}"):
+                    run.result()
                 return
         finally:
             for task in (run, watch, cut_off):
@@ -240,10 +238,6 @@ class GuardedSession(HarnessSession):
             raise HarnessError(endless)
         why = "its streams name no finish reason, or every call fails; the endpoint is broken"
         raise ProviderError(f"{endless}: {why}")
-
-    async def _inner_turn(self, messages: Messages | None) -> None:
-        async with boundary(HarnessError, f"harness {self.harness.config.id!r}"):
-            await self._inner.turn(messages)
 
     async def close(self) -> None:
         """End the agent's processes and its sub calls, and put its record and metrics on the trace. Idempotent."""

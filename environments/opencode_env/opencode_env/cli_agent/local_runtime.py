@@ -77,8 +77,7 @@ class UnconfinedBackend(SubprocessBackend):
     async def start(self) -> None:
         """Remember what was here before."""
         await super().start()
-        named = self.agent_workdir != DEFAULT_WORKDIR
-        wanted = [_REWARDS] if named else [DEFAULT_WORKDIR, _REWARDS]
+        wanted = [_REWARDS] if self.agent_workdir != DEFAULT_WORKDIR else [DEFAULT_WORKDIR, _REWARDS]
         self._added = [await asyncio.to_thread(AddedDirectory, path) for path in wanted]
 
     def cleanup(self) -> None:

@@ -78,8 +78,7 @@ _CROWD = 5
 
 @dataclass(frozen=True)
 class Patience:
-    """How long an agent's program puts up with a failing endpoint; a configuration of a harness that knows better has
-    a `patience()`."""
+    """How long an agent's program bears a failing endpoint; a harness configuration that knows has a `patience()`."""
 
     sends: int = 2
     """How often it sends one call that may pass, before it gives up."""

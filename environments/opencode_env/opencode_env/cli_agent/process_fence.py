@@ -89,8 +89,7 @@ class ProcessFence:
             raise HarnessError(str(error)) from error
 
     async def end(self) -> None:
-        """Kill everything that started since `mark()`; nothing to do when that was never reached. Asked again, it
-        answers what the first call found."""
+        """Kill everything that started since `mark()`, if that was reached; again, it answers what it found first."""
         if self._mark is None or self._ended:
             return
         if self._failure is None:

@@ -108,8 +108,11 @@ class Rollout(Scoring):
             self.turns.obstacle = self.turns.obstacle or obstacle
 
     def take_failure(self) -> RolloutError | None:
-        """What the server holds for the cause of the end (see `Gateway.take_failure`)."""
-        return None if self.gateway is None else self.gateway.take_failure()
+        """Take from the main session what it holds for the cause of its end: verifiers would prefer it to all else."""
+        if self.gateway is None:
+            return None
+        found, self.gateway.main.error = self.gateway.main.error, None
+        return found
 
     def program_load(self, start: float, end: float) -> int:
         """How many requests of the agent's programs were at the endpoint between two moments."""

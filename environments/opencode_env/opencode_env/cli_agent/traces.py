@@ -29,7 +29,8 @@ def tool_counts(trace: AnyTrace) -> Counter[str]:
 def agent_record(trace: AnyTrace) -> dict[str, Any]:
     """What is recorded of the agent's run: exit code, segments, duration (s), survivors, whether the agent can have
     kept them alive (`survivors_own`) or they were ended with all else (`outlived`), processes killed at the sandbox's
-    limits, and what its harness adds."""
+    limits, what it broke its own run with (`own_error`), how its programs used up the time of scoring
+    (`scoring_overrun`), and what its harness adds."""
     record: dict[str, Any] = trace.info.setdefault(AGENT_RECORD, {})
     return record
 

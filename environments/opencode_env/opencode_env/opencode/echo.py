@@ -13,7 +13,7 @@ from typing import Any
 
 from verifiers.v1.types import AssistantMessage, ToolCall
 
-from opencode_env.cli_agent.interception.echo_rules import Wire
+from opencode_env.cli_agent.interception.request_rules import Wire
 from opencode_env.opencode import javascript_json
 
 _STEP_LIMIT = "CRITICAL - MAXIMUM STEPS REACHED\n"

@@ -9,8 +9,7 @@ from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from pydantic import Field, FiniteFloat, field_validator
 from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
-from opencode_env.cli_agent.interception.echo_rules import EchoRules
-from opencode_env.cli_agent.interception.request_rules import CHAT, MESSAGES, RESPONSES, ModelRequests
+from opencode_env.cli_agent.interception.request_rules import CHAT, MESSAGES, RESPONSES, EchoRules, ModelRequests
 from opencode_env.cli_agent.outcome_rule import Patience
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.echo import OpenCodeEcho

@@ -14,7 +14,7 @@ from enum import StrEnum
 from verifiers.v1.errors import HarnessError, ProviderError
 from verifiers.v1.trace import ModelCall
 
-from opencode_env.cli_agent.interception.forks import history_forks
+from opencode_env.cli_agent.interception.conversations import history_forks
 from opencode_env.cli_agent.outcome_rule import overflowed, require_model_calls
 from opencode_env.cli_agent.traces import AnyTrace, tool_counts
 from opencode_env.opencode.events import RunLog

@@ -18,8 +18,8 @@ from verifiers.v1.types import Messages
 from opencode_env.cli_agent.interception import own_calls
 from opencode_env.cli_agent.outcomes import ConfigurationError, Outcome
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
+from opencode_env.cli_agent.progress import run_started
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.startup import run_started
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
 from opencode_env.opencode.harness_config import OpenCodeHarnessConfig

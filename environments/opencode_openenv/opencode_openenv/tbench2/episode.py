@@ -13,8 +13,8 @@ from typing import Any
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
+from opencode_env.cli_agent.features import ordered_task
 from opencode_env.cli_agent.process_fence import ProcessFence
-from opencode_env.cli_agent.spare_boxes import ordered_task
 from opencode_env.taskset import OpenCodeTask
 from opencode_rubrics import AnyTrace
 from verifiers.v1.rollout import resolve_agent_runtime

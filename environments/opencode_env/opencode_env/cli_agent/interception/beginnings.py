@@ -46,7 +46,4 @@ class Beginnings:
 
 
 def _system(body: Mapping[str, Any]) -> list[Any]:
-    messages = body.get("messages")
-    if not isinstance(messages, list):
-        return []
-    return list(takewhile(lambda message: isinstance(message, dict) and message.get("role") == "system", messages))
+    return list(takewhile(lambda message: message.get("role") == "system", body["messages"]))

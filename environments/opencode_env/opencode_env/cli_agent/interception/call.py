@@ -9,7 +9,7 @@ import asyncio
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 from verifiers.v1.dialects import Dialect
@@ -23,15 +23,6 @@ from opencode_env.cli_agent.interception.history import History
 from opencode_env.cli_agent.interception.masking import Masking
 from opencode_env.cli_agent.interception.own_calls import Caller
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
-
-
-class Endpoint(Protocol):
-    """What a call knows of the client that asks its endpoint."""
-
-    trains: bool
-    """Whether its answers are sampled from tokens and may be trained on."""
-    masking: Masking | None
-    """Takes the endpoint's keys out of what it answers."""
 
 
 @dataclass(eq=False)
@@ -76,7 +67,10 @@ class Call:
     """With which it ends, as a chat endpoint gets it."""
     reading: Dialect[Any] = field(init=False)
     """The wire format as verifiers' server reads this call with it (`served_dialect.py`)."""
-    endpoint: Endpoint | None = None
+    trains: bool = False
+    """Whether its answer is sampled from tokens and may be trained on."""
+    masking: Masking | None = None
+    """Takes its endpoint's keys out of what that answers."""
     # What came back.
     broken: Exception | None = None
     """What ended a stream, when that was a failure."""

@@ -54,11 +54,7 @@ def whole_answer(call: Call, raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _normalize_end(call: Call, choice: dict[str, Any], calls: bool) -> None:
-    """Give an answer's end the name that it has with OpenAI.
-
-    Raises:
-        ProviderError: the endpoint broke the answer off.
-    """
+    """Give an answer's end the name that it has with OpenAI, or refuse one that its endpoint broke off."""
     said = choice.get("finish_reason")
     if not isinstance(said, str) or said in _OPENAI:
         return
@@ -72,8 +68,7 @@ def _normalize_end(call: Call, choice: dict[str, Any], calls: bool) -> None:
 
 def stream_parser(call: Call) -> StreamParser:
     """A parser of an answer to a call that comes in pieces."""
-    tools = call.body.get("tools")
-    functions = [tool.get("function") for tool in tools if isinstance(tool, dict)] if tools else []
+    functions = [tool.get("function") for tool in call.body.get("tools") or ()]
     return _Parser(call, {one.get("name") for one in functions if isinstance(one, dict)})
 
 

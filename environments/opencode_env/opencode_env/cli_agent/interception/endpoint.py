@@ -54,9 +54,7 @@ class EndpointClient(Client):
     ) -> Response:
         call = call_of(dialect)
         async with self._asking(call):
-            response = await self._inner.get_response(
-                dialect, body, sampling, session_id=session_id, turn=turn, headers=headers
-            )
+            response = await self._inner.get_response(dialect, body, sampling, session_id, turn, headers)
             for step in path.ANSWER:
                 response = step(call, response)
         return response
@@ -111,7 +109,7 @@ class EndpointClient(Client):
     async def _asking(self, call: Call) -> AsyncIterator[Callable[[], None]]:
         """A call is at the endpoint, for as long as it may be, and until its turn was kept; yields what says that its
         answer goes on. Of its failure is told what the steps say."""
-        call.endpoint = self
+        call.trains, call.masking = self.trains, self.masking
         try:
             for step in path.ASK:
                 step(call)
@@ -171,8 +169,7 @@ async def _closed() -> None:
 
 
 async def _make_whole(response: httpx.Response) -> None:
-    """Join or replace the lone surrogates of a reply: verifiers' parser takes such a one for broken, which would make
-    an error of what the model said."""
+    """Join or replace the lone surrogates of a reply: verifiers' parser would make an error of what the model said."""
     if not response.headers.get("content-type", "").startswith("application/json"):
         return
     if may_hold_surrogate(await response.aread()):
@@ -193,8 +190,7 @@ class KeptClients:
         self._closing: set[asyncio.Task[None]] = set()
 
     def lend(self, seat: str, config: BaseClientConfig) -> EndpointClient:
-        """The client of a seat and an endpoint, until it is given back; seats share none, so none can use up another's
-        connections."""
+        """The client of a seat and an endpoint, until it is given back; no seat can use up another's connections."""
         key = (seat, config.model_dump_json())
         self._uses[key] += 1
         if key not in self._made:

@@ -24,8 +24,6 @@ CONNECTIONS = 1000
 KEPT_CONNECTIONS = 100
 """Without a request, that stay open."""
 
-_KEPT_HEADERS = 1000
-
 
 class EndpointHttp(EvalClient):
     """verifiers' client, which makes headers and URLs once."""
@@ -43,7 +41,7 @@ class EndpointHttp(EvalClient):
         given = [pair for pair in (incoming or {}).items() if pair[0].lower() != "content-length"]  # never sent on
         key = (type(dialect), session_id, *given)
         if key not in self._made:
-            if len(self._made) >= _KEPT_HEADERS:
+            if len(self._made) >= 1000:
                 self._made.clear()
             self._made[key] = super()._headers(dialect, incoming, session_id)
         return self._made[key].copy()

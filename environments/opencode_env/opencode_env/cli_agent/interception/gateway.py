@@ -7,24 +7,21 @@ nothing but time, and it makes no error of it.
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
-from verifiers.v1.errors import RolloutError
 from verifiers.v1.session import RolloutSession
-from verifiers.v1.trace import ModelCall, Trace
+from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Tool
 
 from opencode_env.cli_agent.interception.beginnings import Beginnings
+from opencode_env.cli_agent.interception.call_slots import MainCalls
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.cpu_budget import CpuBudget, Memory
-from opencode_env.cli_agent.interception.echo_rules import echo_rules
 from opencode_env.cli_agent.interception.history import History
-from opencode_env.cli_agent.interception.main_calls import MainCalls
 from opencode_env.cli_agent.interception.own_calls import AgentProgram, ProgramLoad
 from opencode_env.cli_agent.interception.refusals import RequestRefused
-from opencode_env.cli_agent.interception.request_rules import ModelRequests, model_requests
+from opencode_env.cli_agent.interception.request_rules import ModelRequests, echo_rules, model_requests
 from opencode_env.cli_agent.interception.restored import Said
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.traces import AnyTrace
@@ -40,16 +37,8 @@ LAST_REFUSED = "last_refused"
 REPEATED, PARTIAL = "repeated", "ghosts"
 """Keys in that record with counts: calls that were sent again and not sampled again, and dropped partial answers."""
 
-_REASONS = 20
-_PARTIAL = 1000
 _BODIES_HELD = 4
 """Largest bodies that one rollout may have in memory at once."""
-_ASIDE = 4
-
-
-def refused_last(trace: Trace[Any, Any, Any]) -> bool:
-    """Whether the newest main request of a rollout was refused here."""
-    return LAST_REFUSED in trace.info.get(RECORD, {})
 
 
 class KeepsTurns(Protocol):
@@ -100,7 +89,7 @@ class Gateway:
         """The tools of the newest main (True) and sub call, as they came and typed."""
         self.open = 0
         """Requests that are taken up now, waiting ones included."""
-        self.aside = asyncio.Semaphore(_ASIDE)
+        self.aside = asyncio.Semaphore(4)
         """Places for requests that are not model calls."""
         self.load = ProgramLoad()
         self.keys: dict[int, str] = {}
@@ -108,22 +97,6 @@ class Gateway:
         self.turns: KeepsTurns | None = None
         self._partial: set[Said] = set()
         self.beginnings = Beginnings(frozenset() if self.echoes is None else self.echoes.side_agents)
-
-    async def open_request(self, until_end: ExitStack) -> None:
-        """Take up one request, open until then, when it is the rollout's turn to be worked for.
-
-        Raises:
-            RequestRefused: the rollout has too many open already.
-        """
-        limit = self.config.max_waiting_calls
-        if limit is not None and self.open >= limit:
-            raise RequestRefused(f"more than {limit} requests of this rollout are open", 429)
-        self.open += 1
-        until_end.callback(self._close_request)
-        await self.cpu.turn()
-
-    def _close_request(self) -> None:
-        self.open -= 1
 
     def refuse(self, error: RequestRefused) -> None:
         """Count a refused request, which is paid for."""
@@ -138,12 +111,6 @@ class Gateway:
         elif RECORD in info:
             info[RECORD].pop(LAST_REFUSED, None)
 
-    def take_failure(self) -> RolloutError | None:
-        """What the main session holds for the cause of its end, which verifiers would prefer to every other, and holds
-        no longer."""
-        found, self.main.error = self.main.error, None
-        return found
-
     def step_keys(self, calls: Sequence[ModelCall]) -> Sequence[str | None]:
         """For each recorded call the key by which all sends of one call are known; None where it bore none."""
         positions = {id(call): position for position, call in enumerate(self.main.trace.calls)}
@@ -151,7 +118,7 @@ class Gateway:
 
     def _note_partial(self, answers: list[Said]) -> None:
         """Count what was dropped from a request's history, each once, however often it is sent back."""
-        if len(self._partial) < _PARTIAL and not self.main.released:
+        if len(self._partial) < 1000 and not self.main.released:
             self._partial.update(answers)
             self.main.trace.info.setdefault(RECORD, {})[PARTIAL] = len(self._partial)
 
@@ -162,7 +129,7 @@ class Gateway:
         counts: dict[str, int] = self.main.trace.info.setdefault(RECORD, {}).setdefault(kind, {})
         for reason in reasons:
             name = reason[:200]
-            if name not in counts and len(counts) >= _REASONS:
+            if name not in counts and len(counts) >= 20:
                 name = "others"
             if name not in counts:
                 logger.warning("%s of a model request: id=%s %s", kind, self.main.trace.id, name)

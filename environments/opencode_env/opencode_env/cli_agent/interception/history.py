@@ -23,18 +23,20 @@ from verifiers.v1.types import (
     content_to_parts,
 )
 
-from opencode_env.cli_agent.interception.chat_protocol import (
+from opencode_env.cli_agent.interception.conversations import AskedRequests, Forks, OwnNodes
+from opencode_env.cli_agent.interception.request_rules import EchoRules
+from opencode_env.cli_agent.interception.restored import (
     Issued,
     Message,
+    Restored,
+    Said,
     echo_on_wire,
     issued_calls,
+    partial_before,
+    said,
     sampled_on_wire,
     takes_back,
 )
-from opencode_env.cli_agent.interception.conversations import AskedRequests, OwnNodes
-from opencode_env.cli_agent.interception.echo_rules import EchoRules
-from opencode_env.cli_agent.interception.forks import Forks
-from opencode_env.cli_agent.interception.restored import Restored, Said, partial_before, said
 
 Input = SystemMessage | UserMessage | ToolMessage
 _INPUTS: Mapping[object, type[Input]] = {"system": SystemMessage, "user": UserMessage, "tool": ToolMessage}
@@ -55,7 +57,7 @@ class History:
         self._children: dict[int | None, list[int]] = {}
         self._linked = 0
         self._recognised: dict[int, tuple[int, tuple[str, ...]]] = {}
-        """By node of an answer: hash of the echo that was recognised last, and the sampled ids of its calls."""
+        """By node: hash of the echo that was recognised last, and the sampled ids of its calls."""
         self._valid: dict[int, bool] = {}
         index_nodes(session.trace, ChatDialect, OwnNodes(self._nodes))
 
@@ -117,7 +119,7 @@ class History:
 
     def _repeated(self, found: Restored, echo: Message) -> bool:
         for node in self._children.get(found.end, ()):
-            if not self._nodes[node].sampled and self._is_repeated(node, echo):
+            if not self._nodes[node].sampled and self._recognise(node, echo) is not None:
                 found.add(node, found.answer_as_it_came(echo))
                 return True
         return False
@@ -146,15 +148,13 @@ class History:
 
     def _own_words(self, parent: int | None) -> Iterator[int]:
         for node in reversed(self._children.get(parent, ())):
-            words = self._nodes[node].message
-            if self._nodes[node].sampled or not self._is_own(node):
-                continue
-            if isinstance(words, AssistantMessage) and self.rules.says_once(words):
+            words, own = self._nodes[node].message, self._is_own(node) and not self._nodes[node].sampled
+            if own and isinstance(words, AssistantMessage) and self.rules.says_once(words):
                 yield node
 
     def _words_on_wire(self, node: int) -> Message:
         """The agent's own words as they were sent first."""
-        return self.requests.end(node) or message_to_wire(self.message(node))
+        return self.requests.ends.get(node) or message_to_wire(self.message(node))
 
     def _answers(self, parent: int | None) -> list[int]:
         """The conversation's sampled answers behind a node, the newest first."""
@@ -189,7 +189,6 @@ class History:
         return True
 
     def _is_own(self, node: int) -> bool:
-        """Whether a node is of the request's conversation."""
         return self.requests.is_own(node, self._conversation)
 
     def _is_echo(self, message: Message, answers: Sequence[int]) -> bool:
@@ -223,28 +222,24 @@ class History:
         pinned = self._session.pinned_tool_results
         return bool(pinned) and any(kept is message or kept == message for kept in pinned.values())
 
-    def _is_repeated(self, node: int, echo: Message) -> bool:
-        """Whether a message that was not sampled is the same again."""
-        key = hash(_texts(echo))
-        if self._recognised.get(node, (None,))[0] != key:
-            if self._nodes[node].message != parse_message(echo):
-                return False
-            self._recognised[node] = key, ()
-        return True
-
     def _recognise(self, node: int, echo: Message) -> tuple[str, ...] | None:
+        """The ids of an answer's calls where a message is its echo, none where it is again one that was not sampled."""
         # Python's hash of texts is keyed by process, so nobody can make two echoes collide.
         key = hash(_texts(echo))
         known = self._recognised.get(node)
         if known is not None and known[0] == key:
             return known[1]
         message = self._nodes[node].message
-        assert isinstance(message, AssistantMessage)
-        ids = self.rules.recognise(message, echo)
+        ids: Sequence[str] | None = None
+        if self._nodes[node].sampled:
+            assert isinstance(message, AssistantMessage)
+            ids = self.rules.recognise(message, echo)
+        elif message == parse_message(echo):
+            ids = ()
         if ids is None:
             return None
         self._recognised[node] = key, tuple(ids)
-        return self._recognised[node][1]
+        return tuple(ids)
 
     def _take(self, found: Restored, node: int, echo: Message, ids: Sequence[str]) -> None:
         sampled = self._nodes[node].message
@@ -270,7 +265,6 @@ def _text(value: Any) -> Any:
 
 
 def _same_content(content: Any, echo: Any) -> bool:
-    """Whether content of a request is what a typed message holds."""
     if isinstance(content, str) and isinstance(echo, str):
         return content == echo
     return bool(content == content_to_parts(echo))

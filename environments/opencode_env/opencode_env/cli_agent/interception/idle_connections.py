@@ -12,8 +12,7 @@ LOOK_SECONDS = 15.0
 
 
 class IdleConnections:
-    """Knows which of a server's connections carry a request; for `timeout` seconds (None: for ever) one may carry
-    none."""
+    """Knows which of a server's connections carry a request; one may carry none for `timeout` seconds (None: ever)."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout

@@ -26,7 +26,6 @@ PROGRAM_CALLS = "program_calls"
 
 RECORDED_PROGRAM_CALLS = 1000
 """Calls of programs after which a failed one leaves no record, so that a loop cannot fill the memory."""
-_KEPT_REQUESTS = 1000
 
 
 class AgentProgram:
@@ -60,10 +59,6 @@ class AgentProgram:
         """Know nothing of the runs any more, as the agent has ended; idempotent."""
         self.revoke()
         self._runs, self._works = 0, None
-
-    async def until_called(self) -> None:
-        """Return once the newest run's first call has arrived."""
-        await self.called.wait()
 
     @property
     def is_known(self) -> bool:
@@ -120,7 +115,7 @@ class ProgramLoad:
     calls: a request counts whether it is answered, is given up or is not a model call."""
 
     def __init__(self) -> None:
-        self._requests: deque[list[float]] = deque(maxlen=_KEPT_REQUESTS)
+        self._requests: deque[list[float]] = deque(maxlen=1000)
 
     @contextmanager
     def carrying(self) -> Iterator[None]:

@@ -12,14 +12,14 @@ from verifiers.v1.types import Response
 
 from opencode_env.cli_agent.interception import kept_logprobs
 from opencode_env.cli_agent.interception.call import Call
-from opencode_env.cli_agent.interception.steps import answer, arrival, body, failure, seat, turn
+from opencode_env.cli_agent.interception.steps import answer, arrival, body, turn
 from opencode_env.cli_agent.interception.training_client import require_evidence
 
 REQUEST: Sequence[Callable[[Call], Awaitable[None]]] = (
     arrival.identify_caller,
     arrival.open_request,
     body.require_text,
-    seat.choose_seat,
+    arrival.choose_seat,
     body.require_format,
     arrival.hold_memory,
     body.read,
@@ -50,10 +50,10 @@ STREAM: Sequence[Callable[[Call, list[bytes]], list[bytes]]] = (
 """The same, where it answers with a stream."""
 
 FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
-    failure.as_failed_call,
-    failure.mask,
-    failure.shorten,
-    failure.say_that_it_may_pass,
+    answer.as_failed_call,
+    answer.mask_failure,
+    answer.shorten,
+    answer.say_that_it_may_pass,
 )
 """From how the endpoint failed to what trace, log and agent are told."""
 
@@ -72,7 +72,7 @@ RESPONSE: Sequence[Callable[[Call, web.StreamResponse], web.StreamResponse]] = (
 BESIDE: Sequence[Callable[[Call], Awaitable[None]]] = (
     arrival.open_request,
     body.require_text,
-    seat.choose_side,
+    arrival.choose_side,
     arrival.wait_aside,
     arrival.count_as_load,
     body.require_format,
@@ -82,11 +82,7 @@ BESIDE: Sequence[Callable[[Call], Awaitable[None]]] = (
 )
 """Of a request to the endpoint that is not a model call, such as one for a count of tokens."""
 
-MODELS: Sequence[Callable[[Call], Awaitable[None]]] = (
-    arrival.open_request,
-    arrival.wait_aside,
-    arrival.count_as_load,
-)
+MODELS: Sequence[Callable[[Call], Awaitable[None]]] = (arrival.open_request, arrival.wait_aside, arrival.count_as_load)
 """Of a request for the list of models."""
 
 TOOL: Sequence[Callable[[Call], Awaitable[None]]] = (arrival.open_request, arrival.wait_aside, body.read_json)

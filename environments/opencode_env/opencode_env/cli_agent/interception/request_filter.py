@@ -17,7 +17,6 @@ from opencode_env.cli_agent.interception.refusals import RequestRefused
 from opencode_env.cli_agent.interception.request_rules import CHAT, CHAT_MESSAGE_KEYS, HEADERS, KEYS, ModelRequests
 
 _NO_NETWORK = NetworkPolicyConfig(allow=[])
-_CONVERSATION = ("messages", "input", "system")
 _ROUTING = frozenset({"x-session-affinity", "x-parent-session-id", "authorization", "x-api-key", MARK_HEADER.lower()})
 """Agents' own routing, keys and marks; verifiers sends the trace id in `X-Session-ID`, which replaces an agent's."""
 _NEGOTIATION = frozenset({"accept", "content-type", "content-length"})
@@ -45,13 +44,12 @@ def filter_body(
         dropped += _drop_message_keys(body, CHAT_MESSAGE_KEYS | rules.message_keys)
     settings = {key: body[key] for key in ("tools", "tool_choice") if body.get(key) is not None}
     if settings and not (path == CHAT and settings == {"tools": known_tools}):
+        given = set(settings)
         dropped += _mediated(settings, dialect)
-        for key in ("tools", "tool_choice"):
-            if key in settings and key in body:
-                body[key] = settings[key]
-            elif key in body and body[key] is not None:
-                del body[key]
-    if fetched := _mediated({key: body[key] for key in _CONVERSATION if key in body}, dialect):
+        for key in given - settings.keys():
+            del body[key]
+        body.update(settings)
+    if fetched := _mediated({key: body[key] for key in ("messages", "input", "system") if key in body}, dialect):
         shown = ", ".join(fetched)[:500]
         raise RequestRefused(f"{shown}: only text and data: URLs can be sent, nothing that the endpoint would fetch")
     return dropped
@@ -59,9 +57,8 @@ def filter_body(
 
 def _drop_message_keys(body: dict[str, Any], allowed: frozenset[str]) -> list[str]:
     dropped: dict[str, None] = {}
-    messages = body.get("messages")
-    for message in messages if isinstance(messages, list) else ():
-        if isinstance(message, dict) and not message.keys() <= allowed:
+    for message in body["messages"]:
+        if not message.keys() <= allowed:
             for key in message.keys() - allowed:
                 dropped[f"messages[].{key}"] = None
                 del message[key]

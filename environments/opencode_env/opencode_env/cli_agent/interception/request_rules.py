@@ -1,15 +1,18 @@
-"""Which model requests a harness sends: its wire formats, and the keys and headers of their requests.
+"""Which model requests a harness sends: its wire formats, the keys and headers of their requests, and how its agent
+sends its own history back; the seam at which a harness says so, and no agent's rules themselves.
 
 A harness that knows better says so itself: a `model_requests()` on its configuration returns `ModelRequests`. Lists of
 keys hold what agents send; nothing that makes an endpoint fetch, run or remember something, route elsewhere, or sample
-otherwise than the seat says.
+otherwise than the seat says. A harness whose agent rewrites what its model sampled says it with an `echo_rules()`.
+Without one nothing is restored, and every rewriting is a new branch of the trace.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from verifiers.v1.configs.harness import HarnessConfig
+from verifiers.v1.types import AssistantMessage
 
 from opencode_env.named_agents import TRANSPORTS
 
@@ -91,3 +94,38 @@ def model_requests(config: HarnessConfig | None) -> ModelRequests:
     name = (config.id if config is not None else "").replace("-", "_")
     wire_format = _TRANSPORTS.get(str(choice)) or _TRANSPORTS.get(TRANSPORTS.get(name, ""))
     return ModelRequests(frozenset({wire_format}) if wire_format else frozenset())
+
+
+Wire = Mapping[str, Any]
+"""A chat message as it stands in a request."""
+
+
+class EchoRules(Protocol):
+    """What one agent makes of its model's answers when it sends them back."""
+
+    @property
+    def conversation_header(self) -> str:
+        """The request header that names the conversation of a call."""
+
+    @property
+    def side_agents(self) -> frozenset[str]:
+        """Who speaks in a conversation with a system prompt and tools of their own, as its calls' keys name them."""
+
+    def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
+        """The sampled ids of the echo's calls, in their order there; None when it is not an echo of that answer."""
+
+    def leaves_out(self, sampled: AssistantMessage) -> bool:
+        """Whether an answer is missing from the history."""
+
+    def stands_in(self, echo: Wire) -> bool:
+        """Whether a message is what the agent may put in the place of an answer that it leaves out."""
+
+    def says_once(self, message: AssistantMessage) -> bool:
+        """Whether these are the agent's own words at the end of one request, missing from the next."""
+
+
+def echo_rules(config: HarnessConfig | None) -> EchoRules | None:
+    """The rules of a configuration's agent, if there are any."""
+    own = getattr(config, "echo_rules", None)
+    found: EchoRules | None = None if own is None else own()
+    return found

@@ -20,11 +20,10 @@ from verifiers.v1.types import Message, Request, Response, Tool
 
 from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.chat_answers import stream_parser, whole_answer
-from opencode_env.cli_agent.interception.chat_protocol import Message as Wire
-from opencode_env.cli_agent.interception.chat_protocol import call_on_wire
 from opencode_env.cli_agent.interception.conversations import follow
 from opencode_env.cli_agent.interception.history import History
-from opencode_env.cli_agent.interception.restored import Restored
+from opencode_env.cli_agent.interception.restored import Message as Wire
+from opencode_env.cli_agent.interception.restored import Restored, call_on_wire
 
 
 class _Served(Dialect[Any]):

@@ -40,6 +40,7 @@ from opencode_env.cli_agent.interception.unauthenticated import hold_back, known
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Steps = Sequence[Callable[[Call], Awaitable[None]]]
+Serve = Callable[[Call], Awaitable[web.StreamResponse]]
 
 
 class MainSession(RolloutSession):
@@ -47,11 +48,8 @@ class MainSession(RolloutSession):
     verifiers looks in every request for tool results that a hook put in the place of the tool's own, and hashes the
     whole history twice for it, also where there are none; that it does not would end this class."""
 
-    @classmethod
-    def of(cls, session: RolloutSession) -> "MainSession":
-        view = cls.__new__(cls)
-        view.__dict__ = session.__dict__
-        return view
+    def __init__(self, session: RolloutSession) -> None:
+        self.__dict__ = session.__dict__
 
     async def rewrite_request(
         self, request: Request, **options: Any
@@ -74,13 +72,12 @@ class RoleInterceptionServer(InterceptionServer):
         self._kept = KeptClients(self.gateway.mask_keys)
         self.watched = watched(self, self.gateway.probe)
 
-    def _is_health_check(self, request: web.BaseRequest) -> bool:
-        return self.watched is not None and self.watched.health_check.asked_by(request)
-
     @property
     def load(self) -> int:
-        """Rollouts on this server; a sub session is part of its rollout."""
-        return len(self._gateways)
+        """Rollouts on this server (a sub session is part of its rollout), by which pools choose one; with very many
+        more where no sandbox can reach it, as far as is known."""
+        lost = self.watched is not None and self.watched.present is None
+        return len(self._gateways) + (10**9 if lost else 0)
 
     async def start(self) -> None:
         """Listen, and look after idle connections."""
@@ -88,15 +85,15 @@ class RoleInterceptionServer(InterceptionServer):
         self.stack.push_async_callback(self._kept.close)
         assert self.runner is not None
         assert self.runner.server is not None
-        known = known_to(self, self.runner.app)
+        known, watch = known_to(self, self.runner.app), self.watched
         share, server = self.gateway.max_share, self.runner.server
-        hold_back(server, share, lambda request: self._is_health_check(request) or known(request))
+        hold_back(server, share, lambda request: (watch is not None and watch.asked_by(request)) or known(request))
         await self.stack.enter_async_context(self._idle.closing(self.runner))
 
     def register(self, session: RolloutSession) -> tuple[str, str]:
         """Register a rollout, with its sub session when it has one."""
         model_secret, state_secret = super().register(session)
-        self.sessions[model_secret] = MainSession.of(session)
+        self.sessions[model_secret] = MainSession(session)
         rollout, sub_bearer = rollouts.rollout_of(session.trace), secrets.token_urlsafe(16)
         if (side := rollout.live_sub) is not None:
             side.routed, side.session.network_policy = True, session.network_policy
@@ -147,9 +144,7 @@ class RoleInterceptionServer(InterceptionServer):
         serve: Handler = super()._aux_handler_for(dialect, route)
         return self._handler(dialect, path.BESIDE, lambda call: serve(_passed_on(call, to_json(call.body))))
 
-    def _handler(
-        self, dialect: Dialect[Any], steps: Steps, serve: Callable[[Call], Awaitable[web.StreamResponse]]
-    ) -> Handler:
+    def _handler(self, dialect: Dialect[Any], steps: Steps, serve: Serve) -> Handler:
         """A handler of a rollout's requests in one wire format: by these steps, and what serves them then."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
@@ -169,9 +164,7 @@ class RoleInterceptionServer(InterceptionServer):
 
         return handler
 
-    async def _serve(
-        self, call: Call, steps: Steps, serve: Callable[[Call], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
+    async def _serve(self, call: Call, steps: Steps, serve: Serve) -> web.StreamResponse:
         call.gateway.main.adopt(asyncio.current_task())
         with call.until_end:
             self._idle.carry(call.request, call.until_end)
@@ -224,24 +217,19 @@ class RoleInterceptionServer(InterceptionServer):
 
     async def handle_models(self, request: web.Request) -> web.Response:
         """The endpoint's list of models, without keys; to this server itself, the answer to its health check."""
-        if self.watched is not None and self._is_health_check(request):
-            return web.Response(text=self.watched.health_check.answer)
+        if self.watched is not None and self.watched.asked_by(request):
+            return web.Response(text=self.watched.answer)
         found = ((dialect, self._gateways.get(dialect.secret(request.headers))) for dialect in DIALECTS)
         call = next((Call(request, dialect, gateway) for dialect, gateway in found if gateway is not None), None)
+        serve = super().handle_models
         if call is None:
-            return await super().handle_models(request)
-
-        async def ask(call: Call) -> web.StreamResponse:
-            return await super(RoleInterceptionServer, self).handle_models(request)
-
-        response = await self._serve_json(call, path.MODELS, ask)
+            return await serve(request)
+        response = await self._serve_json(call, path.MODELS, lambda _: serve(request))
         if self.gateway.mask_keys and isinstance(response.body, bytes):
             response.body = Masking(keys_of(call.gateway.main.ctx.client)).data(response.body)
         return response
 
-    async def _serve_json(
-        self, call: Call, steps: Steps, serve: Callable[[Call], Awaitable[web.StreamResponse]]
-    ) -> web.Response:
+    async def _serve_json(self, call: Call, steps: Steps, serve: Serve) -> web.Response:
         try:
             response = await self._serve(call, steps, serve)
         except RequestRefused as error:
@@ -255,9 +243,8 @@ class RoleInterceptionServer(InterceptionServer):
 
 
 def _passed_on(call: Call, body: bytes) -> web.Request:
-    """The request of a call as verifiers' server shall see it: for the session of its bearer, with this body.
-    verifiers' server reads and parses a request's bytes, and takes their digest for a retry's; a call's own body goes
-    on in its dialect (see `served_dialect.py`)."""
+    """The request of a call as verifiers' server shall see it: for the session of its bearer, with this body, which it
+    parses and takes the digest of for a retry's; a call's own body goes on in its dialect (see `served_dialect.py`)."""
     passed_on = call.request.clone(headers=[("Authorization", f"Bearer {call.bearer}"), *call.headers])
     passed_on[CALL] = call
     passed_on._read_bytes = body

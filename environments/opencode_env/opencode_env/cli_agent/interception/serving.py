@@ -35,27 +35,6 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 _GRACE = "KEEPALIVE_GRACE_SECONDS"
 
 
-def is_reachable(server: InterceptionServer) -> bool:
-    """Whether a sandbox can reach the server, as far as is known."""
-    watched = getattr(server, "watched", None)
-    return watched is None or watched.present is not None
-
-
-class RoleStaticPool(StaticInterceptionPool):
-    """A fixed set of role servers."""
-
-    def __init__(self, config: StaticInterceptionPoolConfig, *options: Any, gateway: GatewayConfig) -> None:
-        super().__init__(config, *options)
-        self.servers = [RoleInterceptionServer(server, *options, gateway=gateway) for server in config.servers]
-
-    @asynccontextmanager
-    async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
-        """A slot for one rollout, on a server that can be reached where there is one."""
-        server = min(self.servers, key=lambda server: (not is_reachable(server), server.load))
-        async with server.acquire(session) as slot:
-            yield slot
-
-
 class RoleElasticPool(ElasticInterceptionPool):
     """Role servers on demand, `multiplex` rollouts on each."""
 
@@ -65,14 +44,10 @@ class RoleElasticPool(ElasticInterceptionPool):
 
     async def _server(self) -> InterceptionServer:
         for server in self.servers:
-            if server.load < self.config.multiplex and is_reachable(server):
+            if server.load < self.config.multiplex:
                 return server
-        grown = RoleInterceptionServer(
-            InterceptionServerConfig(tunnel=PrimeTunnelConfig()),
-            self.requires_tunnel,
-            self.state_service_secrets,
-            gateway=self._gateway,
-        )
+        config = InterceptionServerConfig(tunnel=PrimeTunnelConfig())
+        grown = RoleInterceptionServer(config, self.requires_tunnel, self.state_service_secrets, gateway=self._gateway)
         await self.stack.enter_async_context(grown)
         self.servers.append(grown)
         return grown
@@ -91,13 +66,15 @@ def role_interception(
     gateway: GatewayConfig | None = None,
 ) -> Interception:
     """The interception of a configuration, made of role servers."""
-    gateway = gateway or GatewayConfig()
+    gateway, options = gateway or GatewayConfig(), (requires_tunnel, state_service_secrets)
     if isinstance(config, InterceptionServerConfig):
-        return RoleInterceptionServer(config, requires_tunnel, state_service_secrets, gateway=gateway)
+        return RoleInterceptionServer(config, *options, gateway=gateway)
     if isinstance(config, StaticInterceptionPoolConfig):
-        return RoleStaticPool(config, requires_tunnel, state_service_secrets, gateway=gateway)
+        pool = StaticInterceptionPool(config, *options)
+        pool.servers = [RoleInterceptionServer(server, *options, gateway=gateway) for server in config.servers]
+        return pool
     assert isinstance(config, ElasticInterceptionPoolConfig)
-    return RoleElasticPool(config, requires_tunnel, state_service_secrets, gateway=gateway)
+    return RoleElasticPool(config, *options, gateway=gateway)
 
 
 @asynccontextmanager

@@ -9,10 +9,10 @@ hold no numbers: some agents retry a 400 whose text matches `500`, `429` and the
 whose it is: the role header alone decides.
 """
 
-import logging
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -24,9 +24,8 @@ from verifiers.v1.session import RolloutLimits, RolloutSession
 from verifiers.v1.trace import AgentInfo, Error, InterceptRecord, ModelCall, TimeSpan, Trace
 from verifiers.v1.types import AssistantMessage, Request
 
-from opencode_env.cli_agent.interception.call_slots import CallSlots
-from opencode_env.cli_agent.interception.call_tally import CallTally
-from opencode_env.cli_agent.interception.forks import history_forks
+from opencode_env.cli_agent.interception.call_slots import CallSlots, CallTally
+from opencode_env.cli_agent.interception.conversations import history_forks
 
 ROLE_HEADER = "X-RLM-Role"
 """`main` or `sub`, in any case; without it a request is the main agent's."""
@@ -104,10 +103,6 @@ class SubSession(RolloutSession):
         self.limit_reached = self.limit_reached or limit
         raise self.refusal(f"the sub-LLM budget of this rollout is spent ({limit}): go on without sub-LLM calls")
 
-    def room(self, active: int) -> bool:
-        """Whether the seat's budgets leave room for one more call beside so many."""
-        return self.tally.room(self.limits, active)
-
     async def rewrite_request(
         self, request: Request, *, run_stops: bool = True, dialect: str | None = None
     ) -> tuple[Request, list[InterceptRecord], str | None]:
@@ -131,13 +126,10 @@ class SubSession(RolloutSession):
 
 
 def _answers(request: Request) -> int:
-    """The answers that a conversation has had; one at the end, or before another, is the agent's own call for a
-    conclusion."""
+    """Answers that a conversation has had; one at the end, or before another, is the agent's call for a conclusion."""
     spoken = [isinstance(message, AssistantMessage) for message in request.messages]
     return sum(one and not then for one, then in pairwise([*spoken, True]))
 
-
-logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
 DRAIN_SECONDS = 10.0
 """How long calls in flight may go on after the agent has finished."""
@@ -171,7 +163,7 @@ class SubRollout:
         info: AgentInfo[Any] = AgentInfo(config=seat.config, name="sub", trainable=seat.trainable)
         self.trace: Trace[Any, Any, Any] = Trace(task=main.task, agent=info)
         self.session = SubSession(seat.ctx, self.trace, seat.limits, settings.max_turns)
-        self.slots = CallSlots(settings.max_parallel, self.session.room)
+        self.slots = CallSlots(settings.max_parallel, partial(self.session.tally.room, seat.limits))
         self.routed = False
         """Whether a server that tells the roles apart serves this rollout."""
         self.demanded_by = ""
@@ -218,10 +210,9 @@ class SubRollout:
         trace.timing.agent.end = max((call.time.end for call in calls), default=trace.timing.agent.start)
         trace.split_agent_time()
         self.main.record_metrics(self._metrics())
-        failures = [call.error.message[:300] for call in calls if call.error is not None]
         self.main.info[RLM_RECORD] = {
             "sub_trace": trace.id if calls else None,
-            "failures": failures[:_EXAMPLES],
+            "failures": [call.error.message[:300] for call in calls if call.error is not None][:_EXAMPLES],
             "refused_roles": self.bad_roles,
         }
 

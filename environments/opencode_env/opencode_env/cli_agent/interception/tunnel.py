@@ -14,7 +14,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,20 +39,6 @@ _NEW_TUNNEL_S = 120.0
 """How long a new rollout waits for a tunnel."""
 _REST_S = (5.0, 60.0)
 """Between tries for a new tunnel: the first rest, and the longest."""
-_LONGEST_ANSWER = 200
-
-
-@dataclass(frozen=True)
-class HealthCheck:
-    """What a server says to whoever knows the secret."""
-
-    secret: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
-    answer: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
-
-    def asked_by(self, request: web.BaseRequest) -> bool:
-        """Whether a request asks for it."""
-        said = request.headers.get("Authorization", "").encode(errors="replace")
-        return secrets.compare_digest(said, f"Bearer {self.secret}".encode())
 
 
 class OpenTunnel:
@@ -120,25 +105,22 @@ class WatchedTunnel:
 
     def __init__(self, inner: Tunnel[Any], every: float, moved: Callable[[str], None]) -> None:
         self._inner = inner
+        self.bind_host, self.bind_port = inner.bind_host, inner.bind_port
         self._every = every
         self._moved = moved
         self._own_url = isinstance(inner.config, CustomTunnelConfig)
         self._up = asyncio.Event()
         self._came = 0
-        self.health_check = HealthCheck()
-        """What the server answers to itself."""
+        self._bearer = f"Bearer {secrets.token_urlsafe(16)}"
+        self.answer = secrets.token_urlsafe(16)
+        """What the server answers to its own health checks."""
         self.present: OpenTunnel | None = None
         """The present one; None while there is none."""
 
-    @property
-    def bind_host(self) -> str:
-        """Interface that the server binds."""
-        return self._inner.bind_host
-
-    @property
-    def bind_port(self) -> int:
-        """Port that the server binds; 0 is any."""
-        return self._inner.bind_port
+    def asked_by(self, request: web.BaseRequest) -> bool:
+        """Whether a request is a health check."""
+        said = request.headers.get("Authorization", "").encode(errors="replace")
+        return secrets.compare_digest(said, self._bearer.encode())
 
     def note_request(self) -> None:
         """Note that a rollout's request arrived."""
@@ -167,11 +149,7 @@ class WatchedTunnel:
         first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         keeping = asyncio.create_task(self._keep(port, first))
         try:
-            either: list[asyncio.Future[Any]] = [first, keeping]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not first.done():
-                keeping.result()
-            yield first.result()
+            yield await asyncio.shield(first)
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
@@ -184,9 +162,10 @@ class WatchedTunnel:
                 async with self._inner.expose(port) as url:
                     await self._hold(url, port, first)
                 rest = _REST_S[0]
-            except Exception as error:  # a tunnel's client may raise anything, and rollouts wait for the next tunnel
+            except Exception as error:  # noqa: BLE001 - a tunnel's client may raise anything; rollouts wait for the next
                 if not first.done():
-                    raise
+                    first.set_exception(error)
+                    return
                 logger.warning("no new tunnel from the sandboxes to the model: %s: %s", type(error).__name__, error)
                 await asyncio.sleep(rest * random.uniform(0.5, 1.5))
                 rest = min(rest * 2, longest)
@@ -250,18 +229,17 @@ class WatchedTunnel:
 
     async def _problem(self, url: str, *, around_proxies: bool = False) -> str:
         """Why a health check failed; empty when it did not."""
-        headers = {"Authorization": f"Bearer {self.health_check.secret}"}
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
+        headers, timeout = {"Authorization": self._bearer}, aiohttp.ClientTimeout(total=_TIMEOUT_S)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=not around_proxies) as client,
                 client.get(f"{url}{CHECK_PATH}", headers=headers, allow_redirects=False) as response,
             ):
-                said = await response.content.read(_LONGEST_ANSWER)
+                said = await response.content.read(200)
         except TimeoutError:
             return f"no answer within {_TIMEOUT_S:g} s"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return type(error).__name__
-        if said == self.health_check.answer.encode():
+        if said == self.answer.encode():
             return ""
         return f"HTTP {response.status} of something else"

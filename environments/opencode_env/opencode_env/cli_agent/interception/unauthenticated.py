@@ -13,8 +13,6 @@ from verifiers.v1.interception.server import InterceptionServer
 
 from opencode_env.cli_agent.interception.cpu_budget import CpuBudget
 
-Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-
 
 def known_to(server: InterceptionServer, app: web.Application) -> Callable[[web.BaseRequest], bool]:
     """Whether a request is for something that is served, and of somebody who may ask for it."""
@@ -35,7 +33,7 @@ def known_to(server: InterceptionServer, app: web.Application) -> Callable[[web.
 def hold_back(server: web.Server, share: float | None, is_ours: Callable[[web.BaseRequest], bool]) -> None:
     """Let a server that has no connection yet serve others within a CPU budget of their own."""
     budget = CpuBudget(share)
-    serve: Serve = server.request_handler
+    serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] = server.request_handler
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         if not is_ours(request):

@@ -103,8 +103,7 @@ class Continued:
         self.seeded_sub = len(side.trace.nodes)
 
     def asked(self, digest: str) -> bool:
-        """Take up the first request of the main conversation; returns whether it is the call that waited when the
-        rollout's process ended."""
+        """Take up the main conversation's first request; returns whether it waited when the rollout's process ended."""
         self.same_request = digest == self.turn.digest
         return self.resumed and self.same_request
 

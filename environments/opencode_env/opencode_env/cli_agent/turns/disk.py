@@ -18,8 +18,7 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
 
 class DiskUse:
-    """The kept turns that this process has made in the folder of all rollouts, the oldest first; they may take `most`
-    bytes (None: no limit)."""
+    """The kept turns that this process made in the folder of all rollouts; they may take `most` bytes (None: any)."""
 
     def __init__(self, folder: Path, most: int | None) -> None:
         self.folder = folder

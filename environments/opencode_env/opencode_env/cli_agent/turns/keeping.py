@@ -63,8 +63,7 @@ class Kind:
 
 class RolloutTurns:
     """The kept turns of one rollout: those that it leaves, and the one that it goes on from, if any. `disk` is what all
-    rollouts of this process keep; `claimed` its folder and what holds the lock of that, where it is not one of its
-    own."""
+    rollouts of this process keep; `claimed` its folder and the lock of that, where it is not one of its own."""
 
     def __init__(
         self,
@@ -80,9 +79,8 @@ class RolloutTurns:
         """Why no turn can be restored from now on."""
         self._config = config
         self._disk = disk
-        self._folder: Path | None
-        self._lock: int | None
-        self._folder, self._lock = claimed
+        self._folder: Path | None = claimed[0]
+        self._lock: int | None = claimed[1]
         self._box: KeepsFiles | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._last_turn = 0 if continued is None else continued.turn.turn - (not continued.resumed)
@@ -139,8 +137,7 @@ class RolloutTurns:
         return 0.0 if self.continued is None else self.continued.turn.seconds
 
     def asked(self, call: Call) -> None:
-        """Take up a main call of the agent's own program, which goes to its endpoint now; begin to keep its turn if
-        that is due."""
+        """Take up a main call of the agent's own program, at its endpoint now; begin to keep its turn if due."""
         gateway = call.gateway
         if call.conversation is None or call.conversation != gateway.beginnings.first:
             return
@@ -166,9 +163,9 @@ class RolloutTurns:
         gateway, trace = call.gateway, call.gateway.main.trace
         turn, now = trace.num_turns + 1, time.monotonic()
         assert self._folder is not None
+        place = self._folder / f"{turn:04d}"
         if turn == self._last_turn:  # sent again
-            same = request_digest(call.body) == self._last_digest
-            call.answer_place = self._folder / f"{turn:04d}" if same else None
+            call.answer_place = place if request_digest(call.body) == self._last_digest else None
             return
         if not self._config.due(turn - self._last_turn, now - self._last_time):
             return
@@ -179,13 +176,8 @@ class RolloutTurns:
         if gateway.side is not None:
             state[SUB] = {"id": gateway.side.trace.id, **trace_state(gateway.side.trace)}
         obstacle = self.obstacle or ("another call of the rollout was under way" if gateway.open > 1 else None)
-        manifest = self._manifest(trace, turn, digest, session, obstacle)
-        call.answer_place = self._folder / f"{turn:04d}"
-        call.keeping = self._keeping = asyncio.create_task(self._keep(self._box, manifest, state))
-
-    def _manifest(self, trace: AnyTrace, turn: int, digest: str, session: str, obstacle: str | None) -> KeptTurn:
         origin = trace.info.get(BRANCH)
-        return KeptTurn(
+        manifest = KeptTurn(
             **dict(self.kind.facts),
             digest=digest,
             turn=turn,
@@ -197,12 +189,12 @@ class RolloutTurns:
             origin=None if origin is None else Origin.model_validate(origin),
             unrestorable=obstacle,
         )
+        call.answer_place = place
+        call.keeping = self._keeping = asyncio.create_task(self._keep(self._box, place, manifest, state))
 
-    async def _keep(self, box: KeepsFiles, manifest: KeptTurn, state: dict[str, Any]) -> None:
+    async def _keep(self, box: KeepsFiles, place: Path, manifest: KeptTurn, state: dict[str, Any]) -> None:
         begun = time.monotonic()
-        assert self._folder is not None
         assert self._disk is not None
-        place = self._folder / f"{manifest.turn:04d}"
         partial = place.with_name(f".{place.name}")
         try:
             await asyncio.to_thread(_begin, partial)
@@ -223,7 +215,6 @@ class RolloutTurns:
 
     async def _with_files(self, manifest: KeptTurn, box: KeepsFiles, folder: Path) -> KeptTurn:
         """Keep the sandbox's files; returns what the manifest says then."""
-        assert self._disk is not None
         folder.mkdir(mode=0o700)
         most = min(MOST_SECONDS, self.kind.patience / 2)
         try:
@@ -268,13 +259,9 @@ class RolloutTurns:
             await asyncio.gather(self._keeping, return_exceptions=True)
             self._keeping = None
         if self._trace is not None and self._disk is not None:
-            self._trace.record_metrics(
-                {
-                    "turns_kept": float(self._kept),
-                    "turns_held_seconds": round(self._held_seconds, 4),
-                    "turns_kept_seconds": round(self._seconds, 4),
-                }
-            )
+            seconds = {"turns_held_seconds": self._held_seconds, "turns_kept_seconds": self._seconds}
+            rounded = {name: round(value, 4) for name, value in seconds.items()}
+            self._trace.record_metrics({"turns_kept": float(self._kept), **rounded})
 
     def ended(self) -> None:
         """The rollout has come to its own end, and is not gone back to when this process ends."""

@@ -87,9 +87,7 @@ async def open_turns(
     """The turns of a new rollout; None where it has to do with none.
 
     Args:
-        config: whether turns are kept.
         env: id of the environment.
-        kind: of its sandbox.
         disk: what this process keeps; None keeps nothing.
         since: when this process began to serve, in seconds since the epoch.
         others: the other seats, whose settings decide too how the rollout goes on.

@@ -14,7 +14,7 @@ from verifiers.v1.serve.delta import unpack
 from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Tool
 
-from opencode_env.cli_agent.interception.forks import RECORD as FORKS
+from opencode_env.cli_agent.interception.conversations import RECORD as FORKS
 from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record
 
@@ -65,10 +65,6 @@ def _whole(node: MessageNode) -> dict[str, Any]:
     return {**whole, "renderer_token_ids": None if ids is None else list(ids)}
 
 
-_KINDS: dict[str, type[BaseModel]] = {"nodes": SeededNode, "calls": ModelCall, "tools": Tool}
-"""What is read of a state, by key."""
-
-
 def unpacked(data: bytes) -> dict[str, Any]:
     """A state from bytes, with its nodes, calls and tools read, and those of the sub trace in it.
 
@@ -76,9 +72,10 @@ def unpacked(data: bytes) -> dict[str, Any]:
         ValueError: they are not a state.
     """
     state = unpack(data)
+    kinds: dict[str, type[BaseModel]] = {"nodes": SeededNode, "calls": ModelCall, "tools": Tool}
     try:
         for one in [state] if state.get(SUB) is None else [state, state[SUB]]:
-            for key, kind in _KINDS.items():
+            for key, kind in kinds.items():
                 one[key] = [kind.model_validate(each) for each in one[key]]
             parents = enumerate(node.parent for node in one["nodes"])
             if any(parent is not None and not 0 <= parent < number for number, parent in parents):

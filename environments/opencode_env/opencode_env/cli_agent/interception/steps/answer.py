@@ -1,5 +1,5 @@
 """What an agent gets of its endpoint's answer: no keys, whole texts, sound calls; a stream is whole or a failed call,
-and comes in one event.
+and comes in one event. At the end, what a failed call says on the trace, in the log and to the agent.
 
 verifiers 0.4 takes a stream for a finished turn when it ends with `[DONE]`, even if the provider sent an error in it or
 never named a finish reason. The broken part then stands in the trace as a turn that would train, and some agents ask
@@ -23,6 +23,7 @@ from typing import Any
 
 from agent_sandbox import surrogates
 from aiohttp import web
+from renderers.client import MalformedGenerateResponseError
 from verifiers.v1.dialects.base import is_sse_done_event, parse_sse_event
 from verifiers.v1.errors import ProviderError, RolloutError
 from verifiers.v1.types import Response
@@ -96,13 +97,11 @@ def _make_sound(raw: dict[str, Any]) -> None:
 
 
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
-_DONE = b"data: [DONE]\n\n"
 
 
 def mask_answer(call: Call, response: Response) -> Response:
     """Take the endpoint's keys out of an answer; one that was rendered here, from tokens, holds none."""
-    masking = None if call.endpoint is None else call.endpoint.masking
-    if masking is None or response.tokens is not None or (raw := masking.json(response.raw)) is response.raw:
+    if call.masking is None or response.tokens is not None or (raw := call.masking.json(response.raw)) is response.raw:
         return response
     masked = call.reading.parse_response(call.reading.validate_response(raw))
     masked.raw = raw
@@ -116,8 +115,7 @@ def make_calls_sound(call: Call, response: Response) -> Response:
 
 def mask_events(call: Call, events: list[bytes]) -> list[bytes]:
     """Take the endpoint's keys out of a stream."""
-    masking = None if call.endpoint is None else call.endpoint.masking
-    return events if masking is None else masking.stream(events)
+    return events if call.masking is None else call.masking.stream(events)
 
 
 def whole_texts(call: Call, events: list[bytes]) -> list[bytes]:
@@ -134,7 +132,9 @@ def require_whole(call: Call, events: list[bytes]) -> list[bytes]:
     """
     for event in events if call.is_chat else ():
         if b'"error"' in event and isinstance(said := parse_sse_event(event), dict) and said.get("error"):
-            raise ProviderError(f"the model's stream ended with an error: {_message(said['error'])}")
+            error = said["error"]
+            told = str(error.get("message", error) if isinstance(error, dict) else error)[:500]
+            raise ProviderError(f"the model's stream ended with an error: {told}")
     if isinstance(call.broken, RolloutError):
         raise call.broken
     if call.broken is not None:  # what verifiers takes for the provider's failure too
@@ -168,9 +168,48 @@ def end_by_its_answer(call: Call, response: web.StreamResponse) -> web.StreamRes
     breaks off, so nothing may stand behind the one event with which a whole answer has arrived."""
     if call.key and isinstance(response, web.Response) and response.content_type == "text/event-stream":
         assert isinstance(response.body, bytes)
-        response.body = response.body.removesuffix(_DONE)
+        response.body = response.body.removesuffix(b"data: [DONE]\n\n")
     return response
 
 
-def _message(error: object) -> str:
-    return str(error.get("message", error) if isinstance(error, dict) else error)[:500]
+MOST_CHARACTERS = 8000
+"""Of the text of a failed call."""
+_MAY_PASS = re.compile(r"429|50[0234]|524|server error")
+
+
+def as_failed_call(call: Call, error: Exception) -> Exception:
+    """What a training client says of a request that its renderer has no form for, or an answer without evidence."""
+    if call.trains:
+        if isinstance(error, NotImplementedError):
+            return ProviderError(f"the training client cannot ask this: {error}", status_code=400)
+        if isinstance(error, MalformedGenerateResponseError):
+            return ProviderError(f"the engine's answer cannot be trained on: {error}")
+    return error
+
+
+def mask_failure(call: Call, error: Exception) -> Exception:
+    """Take the endpoint's keys out: some repeat the key that they were called with."""
+    if call.masking is not None:
+        call.masking.error(error)
+    return error
+
+
+def shorten(call: Call, error: Exception) -> Exception:
+    """Leave the head and the tail, in one of which providers name the cause: some repeat the whole request."""
+    error.args = tuple(_shortened(part) if isinstance(part, str) else part for part in error.args)
+    return error
+
+
+def _shortened(text: str) -> str:
+    half = MOST_CHARACTERS // 2
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:half]} [… left out …] {text[-half:]}"
+
+
+def say_that_it_may_pass(call: Call, error: Exception) -> Exception:
+    """Let a failure that may pass say so in words that an agent takes for a reason to try again: a stream that is kept
+    alive has no status left for it."""
+    status = getattr(error, "status_code", 502)
+    may_pass = isinstance(error, RolloutError) and (status in (408, 409, 429) or status >= 500)
+    if may_pass and not _MAY_PASS.search(str(error)):
+        error.args = (f"server error: {error}",)
+    return error
