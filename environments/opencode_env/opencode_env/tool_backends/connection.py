@@ -20,6 +20,10 @@ Opening = Callable[[], AbstractAsyncContextManager[Any]]
 Call = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
 """Calls a tool of a backend."""
 
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+TOO_LONG = f"The answer is longer than {MAX_ANSWER_BYTES} bytes; ask for less."
+"""What the agent reads of a longer one: it may have asked for a file of its own making."""
+
 _PROBE_SECONDS = 10.0
 _CLOSE_SECONDS = 15.0
 _SUSPICIOUS = (CONNECTION_CLOSED, REQUEST_TIMEOUT, INTERNAL_ERROR)
@@ -100,7 +104,7 @@ class Connection:
         except MCPError as error:
             if error.code in _SUSPICIOUS:
                 await self.probe()
-            return CallToolResult(content=[TextContent(type="text", text=error.message)], is_error=True)
+            return text_result(error.message)
         return result
 
     async def probe(self) -> None:
@@ -154,6 +158,11 @@ class Connection:
             await asyncio.wait({self._owner}, timeout=_CLOSE_SECONDS)
         self._owner.cancel()
         await asyncio.gather(self._owner, return_exceptions=True)
+
+
+def text_result(text: str, *, is_error: bool = True) -> CallToolResult:
+    """A text as the result of a call."""
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
 async def all_tools(client: Client) -> list[Tool]:

@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.tool_backends.errors import MAX_ANSWER_BYTES, TOO_LONG
+from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
