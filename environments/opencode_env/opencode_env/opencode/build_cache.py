@@ -71,15 +71,13 @@ def packed_build(build: CachedBuild) -> Path:
 
 def _pack_build(build: CachedBuild, target: Path) -> None:
     logger.info("packing OpenCode for uploads: once per machine")
-    staged = target.with_name("staged")
-    with tarfile.open(staged, "w:gz", compresslevel=6) as tar:
+    with tarfile.open(target, "w:gz", compresslevel=6) as tar:
         for name in (*PROGRAMS, _MARKER):
             member = tar.gettarinfo(build.directory / name, name)
             member.uid = member.gid = 0
             member.uname = member.gname = ""
             with (build.directory / name).open("rb") as content:
                 tar.addfile(member, content)
-    staged.rename(target)
 
 
 def _directory(version: str, platform: Platform, root: Path | None) -> Path:
@@ -106,7 +104,7 @@ def _fetch(package: str, version: str, member: str, target: Path) -> str:
     expected = pinned.archive_sha512 if pinned else _published_integrity(spec)
     archive = _pack(spec, target.parent)
     try:
-        check_integrity(archive, expected, spec)
+        _check_integrity(archive, expected, spec)
         with tarfile.open(archive) as tar:
             source = tar.extractfile(member)
             if source is None:
@@ -124,12 +122,8 @@ def _fetch(package: str, version: str, member: str, target: Path) -> str:
     return digest
 
 
-def check_integrity(archive: Path, expected: str, what: str) -> None:
-    """Compare a file with npm's `sha512-<base64>` checksum.
-
-    Raises:
-        HarnessError: when it differs (a corrupt or truncated download).
-    """
+def _check_integrity(archive: Path, expected: str, what: str) -> None:
+    """Refuse a file that differs from npm's `sha512-<base64>` checksum: a corrupt or truncated download."""
     with archive.open("rb") as file:
         digest = hashlib.file_digest(file, "sha512").digest()
     actual = "sha512-" + base64.b64encode(digest).decode()

@@ -50,8 +50,6 @@ MAX_CONCURRENT_UPLOADS = 8
 _UNPACK_SECONDS = 120.0
 """A slow disk takes the binary (185 MB) in that."""
 
-_STAGES = ("download", "unpack", "verify")
-
 
 @dataclass(frozen=True)
 class Download:
@@ -63,12 +61,6 @@ class Download:
     """Of the program."""
     member: str
     """Its path in the archive."""
-
-
-def opencode_checksum(config: OpenCodeHarnessConfig, platform: Platform) -> str | None:
-    """SHA-256 of the program `opencode`; None when neither the configuration nor this package knows it."""
-    pinned = PINNED.get(f"{platform.package}@{config.version}")
-    return config.download_sha256 or (pinned.binary_sha256 if pinned else None)
 
 
 def downloads(config: OpenCodeHarnessConfig, platform: Platform, digest: str) -> list[Download]:
@@ -128,7 +120,7 @@ async def download(runtime: Runtime, wanted: Sequence[Download], directory: str,
     )
     told = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
     record.way, record.bytes = "download", int(told.get("bytes", 0))
-    record.seconds |= {stage: float(told[stage]) for stage in _STAGES if stage in told}
+    record.seconds |= {stage: float(told[stage]) for stage in ("download", "unpack", "verify") if stage in told}
 
 
 @dataclass(frozen=True)
@@ -169,7 +161,8 @@ async def install(
     if found is not None:
         return found
     _PUT_INTO.add(key)
-    digest = opencode_checksum(config, probe.platform)
+    pinned = PINNED.get(f"{probe.platform.package}@{config.version}")
+    digest = config.download_sha256 or (pinned.binary_sha256 if pinned else None)
     if config.install == "download" or (config.install == "auto" and not runtime.is_local and digest is not None):
         if digest is None:
             raise HarnessError(

@@ -32,11 +32,11 @@ from opencode_env.opencode.state import (
     CONFIG_DIR,
     NO_PROGRAM,
     STATE_BASE,
-    Preparation,
     program,
     segment_files,
     state_archive,
     systems_of,
+    write_state,
 )
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
@@ -140,18 +140,15 @@ class OpenCodeSession(HarnessSession):
 
     async def _prepare_first(self, archive: bytes) -> str:
         """Unpack the archive and mark the processes in one command; returns what that printed."""
-        result = await self._preparation().first(archive, self._fence.mark_script)
+        result = await write_state(self.runtime, archive, self._workdir, self._programs, self._fence.mark_script)
         if result.exit_code == NO_PROGRAM:  # the image was thought to hold OpenCode; ask the sandbox itself
             record = InstallRecord()
             self._programs = await install(self.harness.config, self.runtime, trust_image=False, record=record)
             record.put_on(self.trace)
-            result = await self._preparation().first(archive, self._fence.mark_script)
+            result = await write_state(self.runtime, archive, self._workdir, self._programs, self._fence.mark_script)
         if not result.stdout.startswith(f"state={STATE_BASE}"):
             raise SandboxError(f"preparing OpenCode's files failed, it printed: {result.stdout[-500:]}")
         return result.stdout
-
-    def _preparation(self) -> Preparation:
-        return Preparation(self.runtime, self._workdir, self._programs)
 
     def extend_config(self, built: dict[str, Any]) -> dict[str, Any]:
         """OpenCode's configuration of this rollout; a subclass adds to it."""
@@ -249,7 +246,8 @@ class OpenCodeSession(HarnessSession):
     async def _begin_again(self, prompt: SegmentPrompt, session: str) -> None:
         """Leave of the segments before the conversation and the agent's own files, and none of their processes."""
         await self._fence.end_run()
-        await self._preparation().again(self._archive(prompt, systems_of(self.trace, session)), self.state, session)
+        archive = self._archive(prompt, systems_of(self.trace, session))
+        await write_state(self.runtime, archive, self._workdir, self._programs, again=(self.state, session))
         await self._install_skills()
 
     async def _started(self, args: list[str]) -> ProgramResult:
@@ -293,19 +291,15 @@ class OpenCodeSession(HarnessSession):
         if self._exit_code is None:  # timed out or failed: the log of the segment was not read
             with contextlib.suppress(Exception):  # the sandbox may be gone; the record then has no log
                 self._log = await read_log(self.runtime, self.state)
-        self._record()
-        await self._keep_log()
-
-    def _record(self) -> None:
-        config = self.harness.config
         agent_record(self.trace).update(
-            version=config.version,
+            version=self.harness.config.version,
             session_id=self._session_id,
             outcome=str(self._outcome) if self._outcome else None,
             exit_code=self._exit_code,
-            log_tail=self._log.tail(config.log_tail),
+            log_tail=self._log.tail(self.harness.config.log_tail),
         )
         self.trace.record_metrics(rollout_metrics(self.trace))
+        await self._keep_log()
 
     async def _keep_log(self) -> None:
         directory = self.harness.config.log_dir
