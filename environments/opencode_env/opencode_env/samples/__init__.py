@@ -6,7 +6,7 @@ Invariant: ids are stable (results of runs are joined by them), and no row's che
 import json
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
 
 SAMPLES_PATH = Path(__file__).with_name("tasks.jsonl")
 """The rows, in the schema of `OpenCodeTaskset`."""
@@ -26,7 +26,7 @@ class Sample(BaseModel):
     rubric: dict[str, JsonValue] | None = None
     """The configuration of the rubric that scores, if it is not the one that fits the other fields."""
     setup: tuple[str, ...] = ()
-    verify: tuple[str, ...] = Field(default=())
+    verify: tuple[str, ...] = ()
     gold: str | dict[str, str] | None = None
     """The right solution of a row without an answer, for `opencode-check-tasks`."""
 

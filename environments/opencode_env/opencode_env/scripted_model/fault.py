@@ -84,7 +84,3 @@ class Fault(BaseModel):
         if required is not None and getattr(self, required) is None:
             raise ValueError(f'a {self.kind.value} fault needs "{required}"')
         return self
-
-    def spoils(self, attempt: int) -> bool:
-        """Whether it applies to this attempt of the call (the first attempt is 0)."""
-        return self.attempts is None or attempt < self.attempts

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from opencode_env.samples import Sample, load_samples
+from opencode_env.scripted_model.policy import Script
 from opencode_env.scripted_model.reply import Reply
 from opencode_env.scripted_model.request import ChatRequest
-from opencode_env.scripted_model.script import Script
 from opencode_env.scripted_model.solutions import SOLUTIONS
 
 _REMEMBERED_ROLLOUTS = 100_000

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +84,8 @@ async def starting(
         server: Server | None = None
         try:
             async with asyncio.timeout(options.start_timeout) as limit:
-                server = await _server(stack, backend, file, options, session, leftovers)
+                started = _server(backend, file, options.call_timeout, session, leftovers)
+                server = await stack.enter_async_context(started)
                 connection = await _connected(name, server, options.call_timeout)
                 stack.push_async_callback(connection.close)
                 instance = Instance(connection, server)
@@ -100,24 +101,18 @@ async def starting(
         yield instance
 
 
-async def _server(
-    stack: AsyncExitStack,
-    backend: BackendServerConfig,
-    file: BackendFile,
-    options: BackendsConfig,
-    session: str,
-    leftovers: Leftovers,
-) -> Server:
+def _server(
+    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: Leftovers
+) -> AbstractAsyncContextManager[Server]:
     match backend.orchestration_mode:
         case Orchestration.LOCAL_DOCKER:
-            return await stack.enter_async_context(container(backend, file))
+            return container(backend, file)
         case Orchestration.LOCAL_PROGRAM:
-            return await stack.enter_async_context(program(backend, file))
+            return program(backend, file)
         case Orchestration.REMOTE_URL:
-            return remote_url(backend)
+            return contextlib.nullcontext(remote_url(backend))
         case Orchestration.REMOTE_HTTP_API:
-            made = remote_instance(backend, file, options.call_timeout, session, leftovers)
-            return await stack.enter_async_context(made)
+            return remote_instance(backend, file, call_timeout, session, leftovers)
 
 
 async def _connected(name: str, server: Server, call_timeout: float) -> Connection:

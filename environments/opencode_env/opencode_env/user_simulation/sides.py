@@ -47,12 +47,9 @@ class ScriptedUser:
         self._lines = iter(lines)
 
     async def open(self) -> str | None:
-        return self._next()
+        return await self.answer("")
 
     async def answer(self, reply: str) -> str | None:
-        return self._next()
-
-    def _next(self) -> str | None:
         line = next(self._lines, None)
         return None if line is None or _wants_no_more(line) else line
 
