@@ -102,7 +102,8 @@ def _fetch(package: str, version: str, member: str, target: Path) -> str:
     spec = f"{package}@{version}"
     pinned = PINNED.get(spec)
     expected = pinned.archive_sha512 if pinned else _published_integrity(spec)
-    archive = _pack(spec, target.parent)
+    run_npm(["pack", spec, "--silent", "--pack-destination", str(target.parent)], target.parent, spec)
+    (archive,) = target.parent.glob("*.tgz")
     try:
         _check_integrity(archive, expected, spec)
         with tarfile.open(archive) as tar:
@@ -145,10 +146,3 @@ def _published_integrity(spec: str) -> str:
     if not answer.startswith("sha512-"):
         raise HarnessError(f"the npm registry publishes no SHA-512 checksum for {spec}; pick another version")
     return answer
-
-
-def _pack(spec: str, directory: Path) -> Path:
-    before = set(directory.glob("*.tgz"))
-    run_npm(["pack", spec, "--silent", "--pack-destination", str(directory)], directory, spec)
-    (archive,) = set(directory.glob("*.tgz")) - before
-    return archive

@@ -47,9 +47,6 @@ _UPLOADS: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 MAX_CONCURRENT_UPLOADS = 8
 """Each upload holds one piece (8 MiB) in memory while it lasts."""
 
-_UNPACK_SECONDS = 120.0
-"""A slow disk takes the binary (185 MB) in that."""
-
 
 @dataclass(frozen=True)
 class Download:
@@ -241,7 +238,8 @@ async def upload(
     record.split("upload", "verify", checking)
     with record.stage("unpack"):
         argv = ["sh", "-c", program("unpack.sh"), "unpack", f"{directory}.tar.gz", directory]
-        await run_checked(runtime, argv, f"unpacking {directory}.tar.gz failed", seconds=_UNPACK_SECONDS)
+        # A slow disk takes the binary (185 MB) in that time.
+        await run_checked(runtime, argv, f"unpacking {directory}.tar.gz failed", seconds=120.0)
     record.way, record.bytes = "upload", packed.stat().st_size
     TRAFFIC.count(record, "this machine", chosen=config.install != "auto")
     return directory

@@ -16,7 +16,6 @@ from opencode_env.scripted_model.request import CalledFunction, ChatRequest, Ech
 
 _BEFORE, _BEHIND = 20, 60
 """Characters that are shown around a difference."""
-_ENDED = "I am a scripted model; the recording holds no answer to this request."
 
 
 class _Recorded(BaseModel):
@@ -257,7 +256,7 @@ class CassettePolicy:
         if answer is None:
             how = "the agent asks once more; the recording holds no such request"
             self.differences.append(Difference(seat="agent", turn=number + 1, how=how))
-            return Reply(text=_ENDED)
+            return Reply(text="I am a scripted model; the recording holds no answer to this request.")
         self._main = {place: one for place, one in self._main.items() if one is not answer}
         if (found := answer.difference(request, self._known)) is not None:
             self.differences.append(found)

@@ -20,7 +20,6 @@ from opencode_env.scripted_model.wire import Logprobs
 
 HTML_PAGE = "<html><head><title>502</title></head><body>scripted model: an HTML page, not JSON</body></html>"
 GARBAGE = b'data: {"id": "scripted-model", "choices": [{"delta": {"content\n\n'
-_DEFAULT_WINDOW = 4096
 
 
 class ReplyCut(Exception):
@@ -66,7 +65,7 @@ class Performance:
         if fault.kind is FaultKind.HTML:
             return web.Response(text=fault.body or HTML_PAGE, content_type="text/html")
         if fault.kind is FaultKind.OVERFLOW:
-            return overflow_response(fault.window or self.window or _DEFAULT_WINDOW, self.prompt_tokens)
+            return overflow_response(fault.window or self.window or 4096, self.prompt_tokens)
         status = fault.status or 500
         headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
         if fault.body is not None:
@@ -166,11 +165,7 @@ async def _silence(http: web.Request, fault: Fault) -> None:
 
 
 def _close(http: web.Request) -> None:
-    """Close the connection after what was written so far.
-
-    Raises:
-        ReplyCut: always.
-    """
+    """Close the connection after what was written so far, and raise `ReplyCut`."""
     if http.transport is not None:
         http.transport.close()
     raise ReplyCut

@@ -63,7 +63,6 @@ class RecordedRequest:
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_ROLES = ("system", "user", "assistant", "tool")
 
 
 def problem_of(body: dict[str, Any]) -> str | None:
@@ -75,7 +74,7 @@ def _problems(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
     owed: set[str] = set()
     for position, message in enumerate(messages):
         here = f"messages[{position}]"
-        if message.get("role") not in _ROLES:
+        if message.get("role") not in ("system", "user", "assistant", "tool"):
             yield f"{here}.role is unknown"
         if message["role"] == "tool":
             if message.get("tool_call_id") not in owed:
@@ -118,8 +117,6 @@ def _is_object(text: str) -> bool:
 
 
 logger = logging.getLogger("verifiers.v1.opencode_env.scripted_model")
-
-_LARGEST_REQUEST = 1 << 30
 
 
 class ScriptedModel:
@@ -198,7 +195,7 @@ class ScriptedModel:
         """
         if self._runner is not None:
             raise RuntimeError(f"ScriptedModel runs already at {self.base_url}")
-        app = web.Application(client_max_size=_LARGEST_REQUEST)
+        app = web.Application(client_max_size=1 << 30)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/health", self._health)

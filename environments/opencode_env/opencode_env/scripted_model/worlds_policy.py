@@ -65,20 +65,17 @@ def _moved(lake: Sequence[str], place: Place, direction: str) -> Place:
 # The issue tracker: looks at the people and the issues, does what the prompt asks, and hands the work in.
 Issue = dict[str, Any]
 
-_LOOK = Reply(
-    text="I look around.", tool_calls=(_call("tracker_list_people"), _call("tracker_list_issues", state="open"))
-)
 _FINISH = Reply(text="I hand the work in.", tool_calls=(_call("tracker_finish", summary="done"),))
-_END = Reply(text="Done.")
 
 
 def _play_tracker(request: ChatRequest) -> Reply:
     """Look, do, and finish, one turn for each; a turn more where the number of a new issue must be known."""
     seen = [message.text for message in request.body.messages if message.role == "tool"]
     if any("handed in" in text for text in seen):
-        return _END
+        return Reply(text="Done.")
     if not seen:
-        return _LOOK
+        calls = [_call("tracker_list_people"), _call("tracker_list_issues", state="open")]
+        return Reply(text="I look around.", tool_calls=tuple(calls))
     people = {person["area"]: person["name"] for person in json.loads(seen[0])["people"]}
     issues = json.loads(seen[1])["issues"]
     calls = next((work(request.prompt, people, issues) for words, work in _WORK.items() if words in request.prompt), [])

@@ -15,8 +15,8 @@ from mcp.client import Client
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, CallToolResult, TextContent, Tool
 from verifiers.v1.errors import ToolsetError
 
-Opening = Callable[[], AbstractAsyncContextManager[Any]]
-"""Makes the transport of a connection: a pair of streams."""
+Transport = AbstractAsyncContextManager[Any]
+"""Of a connection: a pair of streams."""
 Call = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
 """Calls a tool of a backend."""
 
@@ -39,9 +39,8 @@ class Server:
     proxy: Call | None = field(default=None, kw_only=True)
     """Calls a tool where that does not go over the connection."""
 
-    @property
-    def opening(self) -> Opening:
-        """Makes a transport to it."""
+    def transport(self) -> Transport:
+        """A new one to it."""
         raise NotImplementedError
 
     async def failure(self) -> str | None:
@@ -52,7 +51,7 @@ class Server:
 class Connection:
     """A client of one MCP server, between `open` and `close`."""
 
-    def __init__(self, name: str, opening: Opening, call_timeout: float) -> None:
+    def __init__(self, name: str, opening: Callable[[], Transport], call_timeout: float) -> None:
         self.name = name
         self.tools: list[Tool] = []
         self._opening = opening

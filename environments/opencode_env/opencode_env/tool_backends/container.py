@@ -18,7 +18,7 @@ from agent_sandbox.podman import engine, left_behind, start_failure
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.tool_backends.connection import Opening, Server
+from opencode_env.tool_backends.connection import Server, Transport
 from opencode_env.tool_backends.description import BackendServerConfig, host_path
 from opencode_env.tool_backends.docker_options import option_words
 from opencode_env.tool_backends.http import http_connection
@@ -35,9 +35,8 @@ class HttpContainer(Server):
     url: str
     patient: bool = field(default=True, kw_only=True)
 
-    @property
-    def opening(self) -> Opening:
-        return lambda: http_connection(self.url, {}, proxies=False)
+    def transport(self) -> Transport:
+        return http_connection(self.url, {}, proxies=False)
 
     async def failure(self) -> str | None:
         """Its last words, once it has ended."""

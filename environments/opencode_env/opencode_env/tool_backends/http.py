@@ -11,10 +11,6 @@ from mcp.client.streamable_http import streamable_http_client
 
 from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG
 
-_CONNECT_SECONDS = 30.0
-_READ_SECONDS = 600.0
-"""A call has a limit of its own."""
-
 
 class AnswerTooLong(httpx2.StreamError):
     """A body is longer than an answer may be; `mcp` makes it the error of the one call."""
@@ -68,7 +64,7 @@ def _tls() -> ssl.SSLContext:
 @contextlib.asynccontextmanager
 async def http_connection(url: str, headers: Mapping[str, str], **options: Any) -> AsyncIterator[Any]:
     """The transport of an MCP connection; the options are those of `http_client`."""
-    timeout = httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
+    timeout = httpx2.Timeout(600.0, connect=30.0)  # a call has a limit of its own
     async with (
         http_client(headers, timeout, **options) as client,
         streamable_http_client(url, http_client=client) as streams,

@@ -25,7 +25,6 @@ from opencode_env.tool_backends.remote import Leftovers, remote_instance, remote
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
-_RETRY_SECONDS = 0.2
 _TRUSTED_SECONDS = 5.0
 """After an answer: rollouts that start together do not all ask a shared server first."""
 
@@ -117,7 +116,7 @@ def _server(
 
 async def _connected(name: str, server: Server, call_timeout: float) -> Connection:
     while True:
-        connection = Connection(name, server.opening, call_timeout)
+        connection = Connection(name, server.transport, call_timeout)
         try:
             await connection.open()
         except ToolsetError as error:
@@ -125,7 +124,7 @@ async def _connected(name: str, server: Server, call_timeout: float) -> Connecti
                 raise ToolsetError(f"tool backend {name!r} did not start: {reason}") from error
             if not server.patient:
                 raise
-            await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(0.2)
         else:
             return connection
 

@@ -24,7 +24,7 @@ from agent_sandbox.confined.bubblewrap import system_arguments
 from verifiers.v1.errors import ToolsetError
 
 from opencode_env.tool_backends.authentication import expanded, without_secrets
-from opencode_env.tool_backends.connection import Opening, Server
+from opencode_env.tool_backends.connection import Server, Transport
 from opencode_env.tool_backends.description import BackendServerConfig, host_path
 from opencode_env.tool_backends.pipe import Command, piped
 from opencode_env.tool_backends.program_view import search_path, seen_paths
@@ -42,9 +42,8 @@ class StdioServer(Server):
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Values that no message shows."""
 
-    @property
-    def opening(self) -> Opening:
-        return lambda: piped(self.command)
+    def transport(self) -> Transport:
+        return piped(self.command)
 
     async def failure(self) -> str | None:
         """What it said, as it does not come up later."""

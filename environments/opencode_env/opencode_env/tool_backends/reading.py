@@ -43,11 +43,6 @@ class Document:
     """The content of a file, and where each part of it stands."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file.
-
-        Raises:
-            BackendFileError: it cannot be read, or is not YAML.
-        """
         try:
             loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
             self._root = loader.get_single_node()

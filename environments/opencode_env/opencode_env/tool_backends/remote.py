@@ -18,16 +18,13 @@ from verifiers.v1.utils.aio import run_shielded
 
 from opencode_env.tool_backends.authentication import headers_of, without_secrets
 from opencode_env.tool_backends.checks import is_http
-from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG, Call, Opening, Server, text_result
+from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG, Call, Server, Transport, text_result
 from opencode_env.tool_backends.description import BackendServerConfig, RemoteApiConfig, RemoteApiDefaults
 from opencode_env.tool_backends.http import AnswerTooLong, http_client, http_connection
 from opencode_env.tool_backends.reading import BackendFile
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
-_WHO_ARE_YOU = (401, 403)
-_REFUSED = 400
-_SAID_CHARS = 500
 _REFUSED_CALLS = frozenset({400, 422})
 """What an API says to arguments that it does not take: the caller's doing."""
 _PAUSES = (0.5, 2.0, 5.0)
@@ -67,16 +64,15 @@ class RemoteServer(Server):
     _answers: deque[int] = field(default_factory=lambda: deque([0], maxlen=1))
     """The status of the last one."""
 
-    @property
-    def opening(self) -> Opening:
-        return lambda: http_connection(self.url, self.headers, answered=self._answers.append)
+    def transport(self) -> Transport:
+        return http_connection(self.url, self.headers, answered=self._answers.append)
 
     async def failure(self) -> str | None:
         """Why it refuses, where it does; nothing else is known of it but its answers."""
         status = self._answers[-1]
-        if status in _WHO_ARE_YOU:
+        if status in (401, 403):
             return f"it cannot be connected to: it answers {status}, so look at auth_type and auth_details"
-        if status >= _REFUSED and not self.patient:
+        if status >= 400 and not self.patient:
             return f"it cannot be connected to: it answers {status}, so look at its url"
         return None
 
@@ -222,8 +218,8 @@ class InstanceApi:
             raise _TooMuch(f"{asked} was answered with more than {MAX_ANSWER_BYTES} bytes") from error
         except httpx2.HTTPError as error:
             raise ToolsetError(f"{asked} failed: {type(error).__name__}: {error}") from error
-        if answer.status_code >= _REFUSED and answer.status_code not in accepted:
-            told = without_secrets(answer.text, self._headers)[:_SAID_CHARS]
+        if answer.status_code >= 400 and answer.status_code not in accepted:
+            told = without_secrets(answer.text, self._headers)[:500]
             raise ToolsetError(f"{asked} was refused ({answer.status_code}): {told}")
         return answer
 

@@ -205,9 +205,6 @@ def equipped_task(task: Task[Any, Any, Any], tools: RolloutTools) -> Task[Any, A
     return with_methods(task, setup=setup, toolsets=toolsets, hooks=hooks, finalize=finalize)
 
 
-_SHARED_SESSION = "global_shared_session"
-
-
 class ToolBackends:
     """What a file describes, between `start` and `stop`."""
 
@@ -279,17 +276,13 @@ class _Shared:
         self._lock = asyncio.Lock()
 
     async def instance(self) -> Instance:
-        """The instance, made anew if it has died.
-
-        Raises:
-            ToolsetError: it did not start.
-        """
+        """The instance, made anew if it has died."""
         async with self._lock:
             found = self._instance
             if found is None or not await found.works():
                 self._instance = None
                 await self._stack.aclose()
-                made = self._started(self.backend, _SHARED_SESSION)
+                made = self._started(self.backend, "global_shared_session")
                 self._instance = found = await self._stack.enter_async_context(made)
             return found
 
