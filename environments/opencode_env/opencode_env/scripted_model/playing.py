@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from opencode_env.scripted_model import wire
-from opencode_env.scripted_model.fault import BREAKS, Fault, FaultKind
-from opencode_env.scripted_model.reply import Reply
+from opencode_env.scripted_model.reply import BREAKS, Fault, FaultKind, Reply
 from opencode_env.scripted_model.request import ChatRequest
 from opencode_env.scripted_model.wire import Logprobs
 

@@ -11,8 +11,7 @@ from typing import Protocol, Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 
-from opencode_env.scripted_model.fault import Fault
-from opencode_env.scripted_model.reply import Reply
+from opencode_env.scripted_model.reply import Fault, Reply
 from opencode_env.scripted_model.request import ChatRequest, Message
 
 

@@ -22,10 +22,9 @@ from aiohttp import web
 from pydantic_core import from_json
 
 from opencode_env.scripted_model import wire
-from opencode_env.scripted_model.fault import FaultKind
 from opencode_env.scripted_model.playing import Attempts, Performance, ReplyCut, overflow_response
 from opencode_env.scripted_model.policy import Policy
-from opencode_env.scripted_model.reply import LABEL, MODEL_ID, Reply, Usage, tokens_of
+from opencode_env.scripted_model.reply import LABEL, MODEL_ID, FaultKind, Reply, Usage, tokens_of
 from opencode_env.scripted_model.request import ChatBody, ChatRequest
 
 
