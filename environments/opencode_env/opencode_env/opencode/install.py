@@ -10,7 +10,6 @@ an address that holds some is refused.
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -96,28 +95,6 @@ def configured_registry() -> str:
             "--env.agent.harness.mirror, or use --env.agent.harness.install upload"
         )
     return address
-
-
-async def download(runtime: Runtime, wanted: Sequence[Download], directory: str, record: InstallRecord) -> None:
-    """Have the sandbox download programs into a directory, which is complete then.
-
-    Raises:
-        HarnessError: it could not, in five tries for each.
-    """
-    jitter = str(random.randrange(1000))  # from here: sandboxes of one snapshot may share their chance
-    operands = [operand for one in wanted for operand in (one.name, one.url, one.sha256, one.member)]
-    result = await run_checked(
-        runtime,
-        ["sh", "-c", program("download.sh"), "download", directory, jitter, *operands],
-        "the sandbox could not download OpenCode",
-        seconds=DOWNLOAD_TIMEOUT_SECONDS,
-        error=HarnessError,
-        advice="name a mirror that it can reach (--env.agent.harness.mirror), put OpenCode into the image (install = "
-        "image) or upload it (install = upload)",
-    )
-    told = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
-    record.way, record.bytes = "download", int(told.get("bytes", 0))
-    record.seconds |= {stage: float(told[stage]) for stage in ("download", "unpack", "verify") if stage in told}
 
 
 @dataclass(frozen=True)
@@ -235,7 +212,8 @@ async def upload(
             checking = await send_in_pieces(runtime, packed, f"{directory}.tar.gz")
     finally:
         uploads.release()
-    record.split("upload", "verify", checking)
+    record.seconds["upload"] = round(record.seconds["upload"] - checking, 3)
+    record.seconds["verify"] = round(checking, 3)
     with record.stage("unpack"):
         argv = ["sh", "-c", program("unpack.sh"), "unpack", f"{directory}.tar.gz", directory]
         # A slow disk takes the binary (185 MB) in that time.
@@ -276,12 +254,30 @@ async def _image_version(runtime: Runtime, path: str) -> str:
 async def _download(
     config: OpenCodeHarnessConfig, runtime: Runtime, platform: Platform, digest: str, record: InstallRecord
 ) -> str:
+    """Have the sandbox download the programs; returns their directory, which is complete then.
+
+    Raises:
+        HarnessError: it could not, in five tries for each.
+    """
     directory = f"{config.asset_dir}/{platform.package}-{config.version}-{digest[:12]}"
     wanted = await asyncio.to_thread(downloads, config, platform, digest)
     if all(one.name != "rg" for one in wanted):
         build = await asyncio.to_thread(ensure_build, config.version, platform)
         await send_in_pieces(runtime, build.directory / "rg", f"{directory}/rg", "755")
-    await download(runtime, wanted, directory, record)
+    jitter = str(random.randrange(1000))  # from here: sandboxes of one snapshot may share their chance
+    operands = [operand for one in wanted for operand in (one.name, one.url, one.sha256, one.member)]
+    result = await run_checked(
+        runtime,
+        ["sh", "-c", program("download.sh"), "download", directory, jitter, *operands],
+        "the sandbox could not download OpenCode",
+        seconds=DOWNLOAD_TIMEOUT_SECONDS,
+        error=HarnessError,
+        advice="name a mirror that it can reach (--env.agent.harness.mirror), put OpenCode into the image (install = "
+        "image) or upload it (install = upload)",
+    )
+    told = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+    record.way, record.bytes = "download", int(told.get("bytes", 0))
+    record.seconds |= {stage: float(told[stage]) for stage in ("download", "unpack", "verify") if stage in told}
     origin = urlsplit(wanted[-1].url).hostname or "one address"
     TRAFFIC.count(record, origin, chosen=config.install != "auto" or config.mirror is not None)
     return directory

@@ -40,11 +40,6 @@ class InstallRecord:
         finally:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 3)
 
-    def split(self, stage: str, part: str, seconds: float) -> None:
-        """Count so much of a stage as another one."""
-        self.seconds[stage] = round(self.seconds[stage] - seconds, 3)
-        self.seconds[part] = round(self.seconds.get(part, 0.0) + seconds, 3)
-
     def put_on(self, trace: AnyTrace) -> None:
         agent_record(trace)["install"] = asdict(self)
 

@@ -251,13 +251,12 @@ class OpenCodeSession(HarnessSession):
         await self._install_skills()
 
     async def _started(self, args: list[str]) -> ProgramResult:
-        if self._rollout.gateway is None:  # verifiers' own server tells of a call when it was answered
-            return await self._launch(args, self._rollout.program.new_run(), again=False)
-
         # Not in `_launch`, which begins to run later: who waits for the first call waits for that of the new mark.
         def run(again: bool) -> Coroutine[Any, Any, ProgramResult]:
             return self._launch(args, self._rollout.program.new_run(), again=again)
 
+        if self._rollout.gateway is None:  # verifiers' own server tells of a call when it was answered
+            return await run(False)
         return await run_started(run, self.trace, self._fence, self.harness.config.startup_time)
 
     async def _launch(self, args: list[str], code: str, *, again: bool) -> ProgramResult:

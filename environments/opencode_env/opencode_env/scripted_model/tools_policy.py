@@ -5,6 +5,7 @@ import random
 import re
 import string
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from re import _constants as codes  # type: ignore[attr-defined]  # where Python 3.11 and later keep their parser
 from re import _parser  # type: ignore[attr-defined]
@@ -226,21 +227,19 @@ def _text(schema: Schema, source: random.Random) -> str:
     return word if most is None else word[:most]
 
 
+@dataclass(frozen=True)
 class ToolsPolicy:
     """Calls one offered tool a turn, chosen with its arguments by chance, and stops after `turns`.
 
     Invariant: the same prompt, turn and seed give the same call, so a run can be repeated.
-
-    Args:
-        tools: pattern of the names of the tools that are called, as of a shell: `shop_*`.
-        turns: how many calls a conversation has.
-        seed: another seed, other calls.
     """
 
-    def __init__(self, tools: str = "*", turns: int = 10, seed: int = 0) -> None:
-        self.tools = tools
-        self.turns = turns
-        self.seed = seed
+    tools: str = "*"
+    """Pattern of the names of the tools that are called, as of a shell: `shop_*`."""
+    turns: int = 10
+    """How many calls a conversation has."""
+    seed: int = 0
+    """Another seed, other calls."""
 
     def __call__(self, request: ChatRequest, /) -> Reply:
         names = [name for name in request.tools if fnmatchcase(name, self.tools)]

@@ -116,8 +116,7 @@ class Bridge:
         return ListToolsResult(tools=self._routes[context.request.url.path].tools)
 
     async def _call(self, context: Any, parameters: CallToolRequestParams) -> CallToolResult:
-        route = self._routes[context.request.url.path]
-        return await route.call(parameters.name, parameters.arguments or {})
+        return await self._routes[context.request.url.path].call(parameters.name, parameters.arguments or {})
 
 
 async def _end(server: uvicorn.Server, running: "asyncio.Task[None]") -> None:

@@ -13,7 +13,6 @@ USER_STOP = "user_stop"
 MAX_USER_TURNS = "max_user_turns"
 """The stop condition of a rollout whose user had said all that a user may say."""
 
-_GREETING = "Hello! How can I help you?"
 _STOPS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
 """The words of the users of the family that eval-protocol plays."""
 _REFUSALS = (400, 413, 422)
@@ -67,7 +66,7 @@ class PlayedUser:
         Raises:
             EnvError: its model failed, or said nothing.
         """
-        return await self._said(_GREETING, EnvError)
+        return await self._said("Hello! How can I help you?", EnvError)
 
     async def answer(self, reply: str) -> str | None:
         """What the model says.
