@@ -54,13 +54,16 @@ def build_config(
         repeats: whether the interception knows a call that is sent again by its key.
         images: whether the model can be shown images; OpenCode otherwise says to it that it cannot.
     """
+    agent: dict[str, Any] = {"tools": dict.fromkeys(config.disabled_tools or [], False)}
+    if config.system_prompt is not None and config.system_prompt_mode == "replace":
+        agent["prompt"] = config.system_prompt
     built: dict[str, Any] = {
         "model": f"{PROVIDER}/{model}",
         "small_model": f"{PROVIDER}/{model}",
         "enabled_providers": [PROVIDER],
         "provider": {PROVIDER: _provider(config, model, endpoint, secret, repeats, images)},
         "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": repeats, "sorted": config.sorted_search}]],
-        "agent": {"title": {"disable": True}, "build": _agent(config)},
+        "agent": {"title": {"disable": True}, "build": agent},
         "permission": _PERMISSIONS,
         "compaction": {"auto": not config.disable_compaction, "prune": False},
         "mcp": {
@@ -108,13 +111,6 @@ def _provider(
         },
         "models": {model: entry},
     }
-
-
-def _agent(config: OpenCodeHarnessConfig) -> dict[str, Any]:
-    agent: dict[str, Any] = {"tools": dict.fromkeys(config.disabled_tools or [], False)}
-    if config.system_prompt is not None and config.system_prompt_mode == "replace":
-        agent["prompt"] = config.system_prompt
-    return agent
 
 
 def _milliseconds(seconds: float) -> int:

@@ -3,7 +3,6 @@
 Invariant: ids are stable (results of runs are joined by them), and no row's checks pass before the task is worked on.
 """
 
-import json
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
@@ -39,4 +38,4 @@ class Sample(BaseModel):
 def load_samples() -> tuple[Sample, ...]:
     """The rows of `SAMPLES_PATH`, in order."""
     lines = SAMPLES_PATH.read_text(encoding="utf-8").splitlines()
-    return tuple(Sample.model_validate(json.loads(line)) for line in lines)
+    return tuple(map(Sample.model_validate_json, lines))

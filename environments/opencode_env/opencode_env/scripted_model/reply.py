@@ -26,10 +26,12 @@ def tokens_of(characters: int) -> int:
     return -(-characters // CHARACTERS_PER_TOKEN)
 
 
-class ToolCall(BaseModel):
-    """One tool call; a string as `arguments` is sent as it is, so that it can be malformed JSON."""
-
+class _Said(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(_Said):
+    """One tool call; a string as `arguments` is sent as it is, so that it can be malformed JSON."""
 
     name: str
     arguments: dict[str, JsonValue] | str = Field(default_factory=dict)
@@ -42,10 +44,8 @@ class ToolCall(BaseModel):
         return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
 
 
-class Usage(BaseModel):
+class Usage(_Said):
     """Token counts to report instead of the counted ones."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt_tokens: int = Field(ge=0)
     completion_tokens: int = Field(ge=0)
@@ -96,10 +96,8 @@ _SETTINGS: dict[str, tuple[FaultKind, ...]] = {
 _REQUIRED = {FaultKind.STATUS: "status", FaultKind.DELAY: "seconds", FaultKind.SLOW: "seconds"}
 
 
-class Fault(BaseModel):
+class Fault(_Said):
     """One fault of one reply."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: FaultKind
     attempts: int | None = Field(default=None, ge=1)
@@ -127,10 +125,8 @@ class Fault(BaseModel):
         return self
 
 
-class Reply(BaseModel):
+class Reply(_Said):
     """One assistant message; all fields empty is the empty answer of a model that said nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str = ""
     reasoning: str = ""
