@@ -218,17 +218,19 @@ class OpenCodeSession(HarnessSession):
                 "takes images, such as qwen3-vl), or leave the task out"
             )
         session = self._session_id
-        if self._written and session is not None:  # of a kept turn
-            return ["--session", session, "--agent", self._agent]
         if self._segments and session is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
-        if session is not None:
+        if session is not None and not self._written:
             await self._begin_again(prompt, session)
         elif not self._written:
             failure = "writing the prompt failed"
             await upload_bundle(self.runtime, segment_files(prompt), self.state, failure=failure, error=HarnessError)
         args = [arg for picture in prompt.pictures for arg in ("--file", f"{self.state}/pictures/{picture.name}")]
-        return [*(["--session", session, "--agent", self._agent] if session else []), *args]
+        if session is None:
+            return args
+        # The agent that speaks in the session, whatever the store says.
+        agent = str(self.harness.config.opencode_config.get("default_agent") or "build")
+        return ["--session", session, "--agent", agent, *args]
 
     @property
     def _session_id(self) -> str | None:
@@ -237,11 +239,6 @@ class OpenCodeSession(HarnessSession):
         continued = self._rollout.continued
         known = None if continued is None else continued.turn.session_id
         return known or self._rollout.first_conversation or self._log.session_id
-
-    @property
-    def _agent(self) -> str:
-        """The agent that speaks in the session, whatever the store says."""
-        return str(self.harness.config.opencode_config.get("default_agent") or "build")
 
     async def _begin_again(self, prompt: SegmentPrompt, session: str) -> None:
         """Leave of the segments before the conversation and the agent's own files, and none of their processes."""
