@@ -8,7 +8,7 @@ import pytest
 from opencode_env.cli_agent.outcomes import AgentError
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from opencode_env.tool_backends.errors import BrokenBackendError
+from opencode_env.tool_backends.serving import BrokenBackendError
 from opencode_env.user_simulation.sides import BrokenUserError
 from opencode_rubrics import SandboxFileError
 from opencode_simulation.errors import BrokenWorldError

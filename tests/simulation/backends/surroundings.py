@@ -12,7 +12,7 @@ import httpx
 import yaml
 from aiohttp import web
 from opencode_env.conformance.forked import Forked
-from opencode_env.tool_backends import work_directory
+from opencode_env.tool_backends import program as programs
 
 from tests.support.programs import running
 from tests.support.served_app import served
@@ -31,13 +31,13 @@ def write_file(path: Path, *backends: Mapping[str, Any], **rest: Any) -> Path:
 
 def directories_here() -> list[Path]:
     """The working directories of this process's backends: others on this machine have backends too."""
-    prefix = Path(work_directory._prefix())
+    prefix = Path(programs._prefix())
     return list(prefix.parent.glob(f"{prefix.name}*"))
 
 
 def programs_here() -> list[str]:
     """Command lines of the notes servers that are programs of this process's backends."""
-    mark, found = work_directory._prefix().encode(), []
+    mark, found = programs._prefix().encode(), []
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import verifiers.v1 as vf
 from opencode_env.tool_backends import instance
-from opencode_env.tool_backends.errors import MAX_ANSWER_BYTES, TOO_LONG
+from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG
 from opencode_env.tool_backends.instance import Instance
 
 from tests.simulation.backends import surroundings

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 from opencode_env.tool_backends.bridge import Bridge
-from opencode_env.tool_backends.errors import BrokenBackendError
 from opencode_env.tool_backends.instance import Instance
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.tool_backends.rollout_tools import RolloutTools
-from opencode_env.tool_backends.serving import ToolBackends
+from opencode_env.tool_backends.serving import BrokenBackendError, RolloutTools, ToolBackends
 from verifiers.v1.errors import ToolsetError
 
 from tests.simulation.backends.surroundings import program, programs_here, said, write_file

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from agent_sandbox.podman import left_behind
-from opencode_env.tool_backends import instance_api
+from opencode_env.tool_backends import remote as elsewhere
 from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
 from opencode_env.tool_backends.instance import Instance, check_start, starting
 from opencode_env.tool_backends.options import BackendsConfig
@@ -242,7 +242,7 @@ async def test_an_instance_whose_server_cannot_be_used_is_deleted_all_the_same(t
 async def test_an_instance_that_is_not_deleted_at_once_is_deleted_later_and_its_rollout_is_none_the_worse(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instance_api, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(elsewhere, "_PAUSES", (0.01, 0.01))
     leftovers = Leftovers()
     async with InstanceApi() as api:
         given = api.config | {"delete_instance_endpoint_template": "/made/{remote_instance_id}?key=pass-word"}
@@ -266,8 +266,8 @@ async def test_an_instance_that_is_not_deleted_at_once_is_deleted_later_and_its_
 async def test_a_rollout_waits_once_for_an_api_that_does_not_answer(tmp_path: Path) -> None:
     async with InstanceApi(silent=True) as here:
         config = RemoteApiConfig.model_validate(here.config)
-        api = instance_api.InstanceApi(config, "notes", RemoteApiDefaults(timeout=0.5))
-        made = instance_api.Made(remote_instance_id="x", mcp_endpoint_url="http://127.0.0.1:9/mcp")
+        api = elsewhere.InstanceApi(config, "notes", RemoteApiDefaults(timeout=0.5))
+        made = elsewhere.Made(remote_instance_id="x", mcp_endpoint_url="http://127.0.0.1:9/mcp")
         with pytest.raises(vf.ToolsetError, match=r"DELETE /made/x at the API .* was not answered in time"):
             await api.delete_patiently(made)
         assert len(here.asked) <= 1  # it may not even have come to read it

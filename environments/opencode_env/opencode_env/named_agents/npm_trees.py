@@ -133,8 +133,7 @@ async def harness_binds(harness: Harness[Any], agents: NpmAgents = NPM_AGENTS) -
             version = str(getattr(harness.config, "version"))  # noqa: B009
             if not version[:1].isdigit():
                 raise HarnessError(f"--env.agent.harness.version {version} names no one release: give its number")
-            trees = node_tree(), agent(version)
-            return [await asyncio.to_thread(make_tree, tree) for tree in trees]
+            return [await asyncio.to_thread(make_tree, tree) for tree in (node_tree(), agent(version))]
     return []
 
 

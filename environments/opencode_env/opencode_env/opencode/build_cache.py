@@ -71,15 +71,13 @@ def packed_build(build: CachedBuild) -> Path:
 
 def _pack_build(build: CachedBuild, target: Path) -> None:
     logger.info("packing OpenCode for uploads: once per machine")
-    staged = target.with_name("staged")
-    with tarfile.open(staged, "w:gz", compresslevel=6) as tar:
+    with tarfile.open(target, "w:gz", compresslevel=6) as tar:
         for name in (*PROGRAMS, _MARKER):
             member = tar.gettarinfo(build.directory / name, name)
             member.uid = member.gid = 0
             member.uname = member.gname = ""
             with (build.directory / name).open("rb") as content:
                 tar.addfile(member, content)
-    staged.rename(target)
 
 
 def _directory(version: str, platform: Platform, root: Path | None) -> Path:
@@ -104,9 +102,10 @@ def _fetch(package: str, version: str, member: str, target: Path) -> str:
     spec = f"{package}@{version}"
     pinned = PINNED.get(spec)
     expected = pinned.archive_sha512 if pinned else _published_integrity(spec)
-    archive = _pack(spec, target.parent)
+    run_npm(["pack", spec, "--silent", "--pack-destination", str(target.parent)], target.parent, spec)
+    (archive,) = target.parent.glob("*.tgz")
     try:
-        check_integrity(archive, expected, spec)
+        _check_integrity(archive, expected, spec)
         with tarfile.open(archive) as tar:
             source = tar.extractfile(member)
             if source is None:
@@ -124,12 +123,8 @@ def _fetch(package: str, version: str, member: str, target: Path) -> str:
     return digest
 
 
-def check_integrity(archive: Path, expected: str, what: str) -> None:
-    """Compare a file with npm's `sha512-<base64>` checksum.
-
-    Raises:
-        HarnessError: when it differs (a corrupt or truncated download).
-    """
+def _check_integrity(archive: Path, expected: str, what: str) -> None:
+    """Refuse a file that differs from npm's `sha512-<base64>` checksum: a corrupt or truncated download."""
     with archive.open("rb") as file:
         digest = hashlib.file_digest(file, "sha512").digest()
     actual = "sha512-" + base64.b64encode(digest).decode()
@@ -151,10 +146,3 @@ def _published_integrity(spec: str) -> str:
     if not answer.startswith("sha512-"):
         raise HarnessError(f"the npm registry publishes no SHA-512 checksum for {spec}; pick another version")
     return answer
-
-
-def _pack(spec: str, directory: Path) -> Path:
-    before = set(directory.glob("*.tgz"))
-    run_npm(["pack", spec, "--silent", "--pack-destination", str(directory)], directory, spec)
-    (archive,) = set(directory.glob("*.tgz")) - before
-    return archive

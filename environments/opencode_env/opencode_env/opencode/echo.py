@@ -155,6 +155,5 @@ def _wrapped(value: Any) -> Any:
 def _refused_name(given: Any) -> Any:
     """The tool that a call of `invalid` names, by its arguments: there is none of that name, or they were not JSON, or
     had a key `__proto__`."""
-    if isinstance(given, dict) and given.keys() == {"tool", "error"} and isinstance(given["error"], str):
-        return given["tool"] if isinstance(given["tool"], str) else None
-    return None
+    refused = isinstance(given, dict) and given.keys() == {"tool", "error"}
+    return given["tool"] if refused and all(isinstance(value, str) for value in given.values()) else None

@@ -25,29 +25,6 @@ _AGENT_KEYS = frozenset(
 """Keys of an agent's configuration that mean something to OpenCode; it sends the others to the model."""
 
 
-def opencode_requests(opencode_config: Mapping[str, Any]) -> ModelRequests:
-    """The requests of an OpenCode with these further `opencode.json` keys."""
-    providers = _entries(opencode_config, "provider")
-    models = [model for provider in providers for model in _entries(provider, "models")]
-    packages = {_OWN_PACKAGE, *(str(p["npm"]) for p in providers if "npm" in p)}
-    packages |= {str(_object(m, "provider")["npm"]) for m in models if "npm" in _object(m, "provider")}
-    known = packages <= _FORMATS.keys()
-    extra: dict[str, tuple[Any, ...]] = {}
-    for options in _options(opencode_config, models):
-        for key, value in options.items():
-            extra[key] = (*extra.get(key, ()), value)
-    headers: dict[str, frozenset[str]] = {}
-    for owner in (*(_object(provider, "options") for provider in providers), *models):
-        for name, value in _object(owner, "headers").items():
-            headers[name.lower()] = headers.get(name.lower(), frozenset()) | {str(value)}
-    return ModelRequests(
-        formats=frozenset(_FORMATS[package] for package in packages) if known else frozenset(),
-        extra=extra,
-        message_keys=frozenset(str(_object(m, "interleaved").get("field", "reasoning_content")) for m in models),
-        headers=headers,
-    )
-
-
 def _options(config: Mapping[str, Any], models: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Everything that OpenCode copies into a request as it stands."""
     for model in models:
@@ -151,7 +128,25 @@ class OpenCodeHarnessConfig(HarnessConfig):
 
     def model_requests(self) -> ModelRequests:
         """What OpenCode sends to the model endpoint, for the gateway on the path there."""
-        return opencode_requests(self.opencode_config)
+        providers = _entries(self.opencode_config, "provider")
+        models = [model for provider in providers for model in _entries(provider, "models")]
+        packages = {_OWN_PACKAGE, *(str(p["npm"]) for p in providers if "npm" in p)}
+        packages |= {str(_object(m, "provider")["npm"]) for m in models if "npm" in _object(m, "provider")}
+        known = packages <= _FORMATS.keys()
+        extra: dict[str, tuple[Any, ...]] = {}
+        for options in _options(self.opencode_config, models):
+            for key, value in options.items():
+                extra[key] = (*extra.get(key, ()), value)
+        headers: dict[str, frozenset[str]] = {}
+        for owner in (*(_object(provider, "options") for provider in providers), *models):
+            for name, value in _object(owner, "headers").items():
+                headers[name.lower()] = headers.get(name.lower(), frozenset()) | {str(value)}
+        return ModelRequests(
+            formats=frozenset(_FORMATS[package] for package in packages) if known else frozenset(),
+            extra=extra,
+            message_keys=frozenset(str(_object(m, "interleaved").get("field", "reasoning_content")) for m in models),
+            headers=headers,
+        )
 
     def patience(self) -> Patience:
         """How long OpenCode puts up with a failing endpoint: six sends, in about 70 s, or of 10 minutes each where the

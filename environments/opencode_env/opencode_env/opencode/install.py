@@ -10,7 +10,6 @@ an address that holds some is refused.
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -47,11 +46,6 @@ _UPLOADS: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 MAX_CONCURRENT_UPLOADS = 8
 """Each upload holds one piece (8 MiB) in memory while it lasts."""
 
-_UNPACK_SECONDS = 120.0
-"""A slow disk takes the binary (185 MB) in that."""
-
-_STAGES = ("download", "unpack", "verify")
-
 
 @dataclass(frozen=True)
 class Download:
@@ -63,12 +57,6 @@ class Download:
     """Of the program."""
     member: str
     """Its path in the archive."""
-
-
-def opencode_checksum(config: OpenCodeHarnessConfig, platform: Platform) -> str | None:
-    """SHA-256 of the program `opencode`; None when neither the configuration nor this package knows it."""
-    pinned = PINNED.get(f"{platform.package}@{config.version}")
-    return config.download_sha256 or (pinned.binary_sha256 if pinned else None)
 
 
 def downloads(config: OpenCodeHarnessConfig, platform: Platform, digest: str) -> list[Download]:
@@ -109,28 +97,6 @@ def configured_registry() -> str:
     return address
 
 
-async def download(runtime: Runtime, wanted: Sequence[Download], directory: str, record: InstallRecord) -> None:
-    """Have the sandbox download programs into a directory, which is complete then.
-
-    Raises:
-        HarnessError: it could not, in five tries for each.
-    """
-    jitter = str(random.randrange(1000))  # from here: sandboxes of one snapshot may share their chance
-    operands = [operand for one in wanted for operand in (one.name, one.url, one.sha256, one.member)]
-    result = await run_checked(
-        runtime,
-        ["sh", "-c", program("download.sh"), "download", directory, jitter, *operands],
-        "the sandbox could not download OpenCode",
-        seconds=DOWNLOAD_TIMEOUT_SECONDS,
-        error=HarnessError,
-        advice="name a mirror that it can reach (--env.agent.harness.mirror), put OpenCode into the image (install = "
-        "image) or upload it (install = upload)",
-    )
-    told = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
-    record.way, record.bytes = "download", int(told.get("bytes", 0))
-    record.seconds |= {stage: float(told[stage]) for stage in _STAGES if stage in told}
-
-
 @dataclass(frozen=True)
 class Probe:
     """What a sandbox is and has."""
@@ -169,7 +135,8 @@ async def install(
     if found is not None:
         return found
     _PUT_INTO.add(key)
-    digest = opencode_checksum(config, probe.platform)
+    pinned = PINNED.get(f"{probe.platform.package}@{config.version}")
+    digest = config.download_sha256 or (pinned.binary_sha256 if pinned else None)
     if config.install == "download" or (config.install == "auto" and not runtime.is_local and digest is not None):
         if digest is None:
             raise HarnessError(
@@ -245,10 +212,12 @@ async def upload(
             checking = await send_in_pieces(runtime, packed, f"{directory}.tar.gz")
     finally:
         uploads.release()
-    record.split("upload", "verify", checking)
+    record.seconds["upload"] = round(record.seconds["upload"] - checking, 3)
+    record.seconds["verify"] = round(checking, 3)
     with record.stage("unpack"):
         argv = ["sh", "-c", program("unpack.sh"), "unpack", f"{directory}.tar.gz", directory]
-        await run_checked(runtime, argv, f"unpacking {directory}.tar.gz failed", seconds=_UNPACK_SECONDS)
+        # A slow disk takes the binary (185 MB) in that time.
+        await run_checked(runtime, argv, f"unpacking {directory}.tar.gz failed", seconds=120.0)
     record.way, record.bytes = "upload", packed.stat().st_size
     TRAFFIC.count(record, "this machine", chosen=config.install != "auto")
     return directory
@@ -285,12 +254,30 @@ async def _image_version(runtime: Runtime, path: str) -> str:
 async def _download(
     config: OpenCodeHarnessConfig, runtime: Runtime, platform: Platform, digest: str, record: InstallRecord
 ) -> str:
+    """Have the sandbox download the programs; returns their directory, which is complete then.
+
+    Raises:
+        HarnessError: it could not, in five tries for each.
+    """
     directory = f"{config.asset_dir}/{platform.package}-{config.version}-{digest[:12]}"
     wanted = await asyncio.to_thread(downloads, config, platform, digest)
     if all(one.name != "rg" for one in wanted):
         build = await asyncio.to_thread(ensure_build, config.version, platform)
         await send_in_pieces(runtime, build.directory / "rg", f"{directory}/rg", "755")
-    await download(runtime, wanted, directory, record)
+    jitter = str(random.randrange(1000))  # from here: sandboxes of one snapshot may share their chance
+    operands = [operand for one in wanted for operand in (one.name, one.url, one.sha256, one.member)]
+    result = await run_checked(
+        runtime,
+        ["sh", "-c", program("download.sh"), "download", directory, jitter, *operands],
+        "the sandbox could not download OpenCode",
+        seconds=DOWNLOAD_TIMEOUT_SECONDS,
+        error=HarnessError,
+        advice="name a mirror that it can reach (--env.agent.harness.mirror), put OpenCode into the image (install = "
+        "image) or upload it (install = upload)",
+    )
+    told = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+    record.way, record.bytes = "download", int(told.get("bytes", 0))
+    record.seconds |= {stage: float(told[stage]) for stage in ("download", "unpack", "verify") if stage in told}
     origin = urlsplit(wanted[-1].url).hostname or "one address"
     TRAFFIC.count(record, origin, chosen=config.install != "auto" or config.mirror is not None)
     return directory

@@ -9,8 +9,8 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
@@ -19,14 +19,12 @@ logger = logging.getLogger("verifiers.v1.opencode_env.install")
 SAID_AT = 10
 """Sandboxes that were given the same bytes until that is said."""
 
-Way = Literal["present", "download", "upload"]
-
 
 @dataclass
 class InstallRecord:
     """One installation; `put_on` shows it as `trace.info["agent"]["install"]`."""
 
-    way: Way = "present"
+    way: Literal["present", "download", "upload"] = "present"
     """`present`: it was there, in the image or shown by this machine."""
     bytes: int = 0
     """What was moved into the sandbox, packed."""
@@ -42,14 +40,8 @@ class InstallRecord:
         finally:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 3)
 
-    def split(self, stage: str, part: str, seconds: float) -> None:
-        """Count so much of a stage as another one."""
-        self.seconds[stage] = round(self.seconds[stage] - seconds, 3)
-        self.seconds[part] = round(self.seconds.get(part, 0.0) + seconds, 3)
-
     def put_on(self, trace: AnyTrace) -> None:
-        shown: dict[str, Any] = {"way": self.way, "bytes": self.bytes, "seconds": dict(self.seconds)}
-        agent_record(trace)["install"] = shown
+        agent_record(trace)["install"] = asdict(self)
 
 
 class Traffic:

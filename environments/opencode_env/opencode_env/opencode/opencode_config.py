@@ -22,6 +22,9 @@ CHUNK_SECONDS = 60.0
 sends the call again, where that is one call by its key. The interception sends the head within a minute of taking a
 call up and something every few seconds from then on; only a call that waits for a place is silent for longer."""
 
+_PERMISSIONS = {"*": "allow", "external_directory": {"*": "allow"}, "doom_loop": "allow", "read": {"*": "allow"}}
+"""Every permission decided, so that nothing can wait for an answer. The last matching rule wins in OpenCode."""
+
 _STATE_MARK = "\ue000state\ue000"
 
 STATE_URL = f"file://{_STATE_MARK}"
@@ -51,14 +54,17 @@ def build_config(
         repeats: whether the interception knows a call that is sent again by its key.
         images: whether the model can be shown images; OpenCode otherwise says to it that it cannot.
     """
+    agent: dict[str, Any] = {"tools": dict.fromkeys(config.disabled_tools or [], False)}
+    if config.system_prompt is not None and config.system_prompt_mode == "replace":
+        agent["prompt"] = config.system_prompt
     built: dict[str, Any] = {
         "model": f"{PROVIDER}/{model}",
         "small_model": f"{PROVIDER}/{model}",
         "enabled_providers": [PROVIDER],
         "provider": {PROVIDER: _provider(config, model, endpoint, secret, repeats, images)},
         "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": repeats, "sorted": config.sorted_search}]],
-        "agent": {"title": {"disable": True}, "build": _agent(config)},
-        "permission": _permissions(),
+        "agent": {"title": {"disable": True}, "build": agent},
+        "permission": _PERMISSIONS,
         "compaction": {"auto": not config.disable_compaction, "prune": False},
         "mcp": {
             name: {
@@ -105,19 +111,6 @@ def _provider(
         },
         "models": {model: entry},
     }
-
-
-def _agent(config: OpenCodeHarnessConfig) -> dict[str, Any]:
-    agent: dict[str, Any] = {"tools": dict.fromkeys(config.disabled_tools or [], False)}
-    if config.system_prompt is not None and config.system_prompt_mode == "replace":
-        agent["prompt"] = config.system_prompt
-    return agent
-
-
-def _permissions() -> dict[str, Any]:
-    """Every permission decided, so that nothing can wait for an answer. The last matching rule wins in OpenCode."""
-    decided: dict[str, Any] = {"*": "allow", "external_directory": {"*": "allow"}, "doom_loop": "allow"}
-    return decided | {"read": {"*": "allow"}}
 
 
 def _milliseconds(seconds: float) -> int:

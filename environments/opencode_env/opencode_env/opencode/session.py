@@ -32,11 +32,11 @@ from opencode_env.opencode.state import (
     CONFIG_DIR,
     NO_PROGRAM,
     STATE_BASE,
-    Preparation,
     program,
     segment_files,
     state_archive,
     systems_of,
+    write_state,
 )
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
@@ -140,18 +140,15 @@ class OpenCodeSession(HarnessSession):
 
     async def _prepare_first(self, archive: bytes) -> str:
         """Unpack the archive and mark the processes in one command; returns what that printed."""
-        result = await self._preparation().first(archive, self._fence.mark_script)
+        result = await write_state(self.runtime, archive, self._workdir, self._programs, self._fence.mark_script)
         if result.exit_code == NO_PROGRAM:  # the image was thought to hold OpenCode; ask the sandbox itself
             record = InstallRecord()
             self._programs = await install(self.harness.config, self.runtime, trust_image=False, record=record)
             record.put_on(self.trace)
-            result = await self._preparation().first(archive, self._fence.mark_script)
+            result = await write_state(self.runtime, archive, self._workdir, self._programs, self._fence.mark_script)
         if not result.stdout.startswith(f"state={STATE_BASE}"):
             raise SandboxError(f"preparing OpenCode's files failed, it printed: {result.stdout[-500:]}")
         return result.stdout
-
-    def _preparation(self) -> Preparation:
-        return Preparation(self.runtime, self._workdir, self._programs)
 
     def extend_config(self, built: dict[str, Any]) -> dict[str, Any]:
         """OpenCode's configuration of this rollout; a subclass adds to it."""
@@ -221,17 +218,19 @@ class OpenCodeSession(HarnessSession):
                 "takes images, such as qwen3-vl), or leave the task out"
             )
         session = self._session_id
-        if self._written and session is not None:  # of a kept turn
-            return ["--session", session, "--agent", self._agent]
         if self._segments and session is None:
             raise HarnessError("OpenCode's log names no session, so the conversation cannot be continued")
-        if session is not None:
+        if session is not None and not self._written:
             await self._begin_again(prompt, session)
         elif not self._written:
             failure = "writing the prompt failed"
             await upload_bundle(self.runtime, segment_files(prompt), self.state, failure=failure, error=HarnessError)
         args = [arg for picture in prompt.pictures for arg in ("--file", f"{self.state}/pictures/{picture.name}")]
-        return [*(["--session", session, "--agent", self._agent] if session else []), *args]
+        if session is None:
+            return args
+        # The agent that speaks in the session, whatever the store says.
+        agent = str(self.harness.config.opencode_config.get("default_agent") or "build")
+        return ["--session", session, "--agent", agent, *args]
 
     @property
     def _session_id(self) -> str | None:
@@ -241,25 +240,20 @@ class OpenCodeSession(HarnessSession):
         known = None if continued is None else continued.turn.session_id
         return known or self._rollout.first_conversation or self._log.session_id
 
-    @property
-    def _agent(self) -> str:
-        """The agent that speaks in the session, whatever the store says."""
-        return str(self.harness.config.opencode_config.get("default_agent") or "build")
-
     async def _begin_again(self, prompt: SegmentPrompt, session: str) -> None:
         """Leave of the segments before the conversation and the agent's own files, and none of their processes."""
         await self._fence.end_run()
-        await self._preparation().again(self._archive(prompt, systems_of(self.trace, session)), self.state, session)
+        archive = self._archive(prompt, systems_of(self.trace, session))
+        await write_state(self.runtime, archive, self._workdir, self._programs, again=(self.state, session))
         await self._install_skills()
 
     async def _started(self, args: list[str]) -> ProgramResult:
-        if self._rollout.gateway is None:  # verifiers' own server tells of a call when it was answered
-            return await self._launch(args, self._rollout.program.new_run(), again=False)
-
         # Not in `_launch`, which begins to run later: who waits for the first call waits for that of the new mark.
         def run(again: bool) -> Coroutine[Any, Any, ProgramResult]:
             return self._launch(args, self._rollout.program.new_run(), again=again)
 
+        if self._rollout.gateway is None:  # verifiers' own server tells of a call when it was answered
+            return await run(False)
         return await run_started(run, self.trace, self._fence, self.harness.config.startup_time)
 
     async def _launch(self, args: list[str], code: str, *, again: bool) -> ProgramResult:
@@ -293,19 +287,15 @@ class OpenCodeSession(HarnessSession):
         if self._exit_code is None:  # timed out or failed: the log of the segment was not read
             with contextlib.suppress(Exception):  # the sandbox may be gone; the record then has no log
                 self._log = await read_log(self.runtime, self.state)
-        self._record()
-        await self._keep_log()
-
-    def _record(self) -> None:
-        config = self.harness.config
         agent_record(self.trace).update(
-            version=config.version,
+            version=self.harness.config.version,
             session_id=self._session_id,
             outcome=str(self._outcome) if self._outcome else None,
             exit_code=self._exit_code,
-            log_tail=self._log.tail(config.log_tail),
+            log_tail=self._log.tail(self.harness.config.log_tail),
         )
         self.trace.record_metrics(rollout_metrics(self.trace))
+        await self._keep_log()
 
     async def _keep_log(self) -> None:
         directory = self.harness.config.log_dir

@@ -11,13 +11,12 @@ import json
 import tarfile
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 from agent_sandbox.programs import program_text
 from agent_sandbox.toolbox.archives import archive_arguments
 from opencode_rubrics import run_checked
-from verifiers.v1.errors import HarnessError, RolloutError, SandboxError
+from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import ProgramResult, Runtime
 
 from opencode_env.cli_agent.traces import AnyTrace
@@ -100,46 +99,27 @@ def _tar(content: Mapping[str, bytes], directories: tuple[str, ...]) -> bytes:
     return buffer.getvalue()
 
 
-_FIRST, _AGAIN = "preparing OpenCode's files failed", "preparing OpenCode's files again failed"
-
 NO_PROGRAM = 3
 """Exit code when there is no OpenCode."""
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """Writes state directories for one OpenCode in one sandbox."""
+async def write_state(
+    runtime: Runtime, archive: bytes, workdir: str, programs: str, then: str = "", again: tuple[str, str] | None = None
+) -> ProgramResult:
+    """Unpack the archive into a new directory, whose path is printed, and run the script `then` behind that; the exit
+    code may be `NO_PROGRAM`. With `again`, a state directory and its session, it is put in that one's place, which
+    keeps what belongs to the conversation and to the agent. `programs` is the directory of OpenCode inside.
 
-    runtime: Runtime
-    workdir: str
-    programs: str
-    """Directory of OpenCode inside."""
-
-    async def first(self, archive: bytes, then: str) -> ProgramResult:
-        """Unpack the archive into a new directory, whose path is printed, and run a script behind that. The exit code
-        may be `NO_PROGRAM`."""
-        argv = [STATE_BASE, "", *await self._arguments(archive)]
-        return await self._run(program("prepare.sh") + then, argv, _FIRST, (0, NO_PROGRAM), SandboxError)
-
-    async def again(self, archive: bytes, state: str, session: str) -> None:
-        """Put the archive in the place of `state`, which keeps what belongs to the conversation and to the agent.
-
-        Raises:
-            HarnessError: it could not be done in a sandbox that lives: the agent can have seen to that.
-        """
-        argv = [state, session, *await self._arguments(archive)]
-        await self._run(program("prepare.sh"), argv, _AGAIN, (0,), HarnessError)
-
-    async def _arguments(self, archive: bytes) -> list[str]:
-        content = archive_arguments(archive)
-        if not content:
-            path = f"/tmp/.opencode-{uuid.uuid4().hex}.tar"
-            await self.runtime.write(path, archive)
-            content = [f"@{path}"]
-        return [self.workdir, self.programs, *content]
-
-    async def _run(
-        self, script: str, argv: Sequence[str], failure: str, accepted: Sequence[int], error: type[RolloutError]
-    ) -> ProgramResult:
-        command = ["sh", "-c", script, "prepare", *argv]
-        return await run_checked(self.runtime, command, failure, accepted=accepted, error=error)
+    Raises:
+        HarnessError: with `again`, in a sandbox that lives: the agent can have seen to that.
+    """
+    content = archive_arguments(archive)
+    if not content:
+        path = f"/tmp/.opencode-{uuid.uuid4().hex}.tar"
+        await runtime.write(path, archive)
+        content = [f"@{path}"]
+    state, session = again or (STATE_BASE, "")
+    argv = ["sh", "-c", program("prepare.sh") + then, "prepare", state, session, workdir, programs, *content]
+    if again is None:
+        return await run_checked(runtime, argv, "preparing OpenCode's files failed", accepted=(0, NO_PROGRAM))
+    return await run_checked(runtime, argv, "preparing OpenCode's files again failed", error=HarnessError)

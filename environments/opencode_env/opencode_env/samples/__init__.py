@@ -3,10 +3,9 @@
 Invariant: ids are stable (results of runs are joined by them), and no row's checks pass before the task is worked on.
 """
 
-import json
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
 
 SAMPLES_PATH = Path(__file__).with_name("tasks.jsonl")
 """The rows, in the schema of `OpenCodeTaskset`."""
@@ -26,7 +25,7 @@ class Sample(BaseModel):
     rubric: dict[str, JsonValue] | None = None
     """The configuration of the rubric that scores, if it is not the one that fits the other fields."""
     setup: tuple[str, ...] = ()
-    verify: tuple[str, ...] = Field(default=())
+    verify: tuple[str, ...] = ()
     gold: str | dict[str, str] | None = None
     """The right solution of a row without an answer, for `opencode-check-tasks`."""
 
@@ -39,4 +38,4 @@ class Sample(BaseModel):
 def load_samples() -> tuple[Sample, ...]:
     """The rows of `SAMPLES_PATH`, in order."""
     lines = SAMPLES_PATH.read_text(encoding="utf-8").splitlines()
-    return tuple(Sample.model_validate(json.loads(line)) for line in lines)
+    return tuple(map(Sample.model_validate_json, lines))

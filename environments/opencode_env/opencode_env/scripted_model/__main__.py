@@ -14,12 +14,11 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from opencode_env.scripted_model.cassette import Cassette, CassettePolicy
-from opencode_env.scripted_model.fault import Fault
-from opencode_env.scripted_model.policy import FaultyPolicy, Policy, ToolsPolicy
-from opencode_env.scripted_model.reply import LABEL
+from opencode_env.scripted_model.policy import FaultyPolicy, Policy, ScriptPolicy
+from opencode_env.scripted_model.reply import LABEL, Fault
 from opencode_env.scripted_model.samples_policy import SamplesPolicy
-from opencode_env.scripted_model.script import ScriptPolicy
 from opencode_env.scripted_model.server import ScriptedModel
+from opencode_env.scripted_model.tools_policy import ToolsPolicy
 from opencode_env.scripted_model.worlds_policy import WorldsPolicy
 
 _EXAMPLES = """\

@@ -12,11 +12,10 @@ from typing import Any, Literal, Self
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from opencode_env.scripted_model.reply import Reply, ToolCall, Usage
-from opencode_env.scripted_model.request import CalledFunction, ChatRequest, EchoedCall, Message
+from opencode_env.scripted_model.request import ChatRequest, Message
 
 _BEFORE, _BEHIND = 20, 60
 """Characters that are shown around a difference."""
-_ENDED = "I am a scripted model; the recording holds no answer to this request."
 
 
 class _Recorded(BaseModel):
@@ -40,10 +39,7 @@ class RecordedNode(_Recorded):
     @cached_property
     def as_sent(self) -> Message:
         """The message as a request holds it."""
-        calls = [
-            EchoedCall(id=call["id"], function=CalledFunction(name=call["name"], arguments=call["arguments"]))
-            for call in self.message.get("tool_calls") or ()
-        ]
+        calls = [{"id": call["id"], "function": call} for call in self.message.get("tool_calls") or ()]
         return Message.model_validate({**self.message, "tool_calls": calls or None})
 
 
@@ -237,10 +233,9 @@ class CassettePolicy:
         """In the order in which the requests came; a message that differs is named once."""
         self._known: set[int] = set()
         for answer in cassette.answers():
-            first, number = answer.key
             if answer.seat == "agent":
-                self._main.setdefault(number, answer)
-            self._waiting.setdefault((first, number), []).append(answer)
+                self._main.setdefault(answer.key[1], answer)
+            self._waiting.setdefault(answer.key, []).append(answer)
 
     def __call__(self, request: ChatRequest, /) -> Reply:
         if request.call_key not in self._played:
@@ -257,7 +252,7 @@ class CassettePolicy:
         if answer is None:
             how = "the agent asks once more; the recording holds no such request"
             self.differences.append(Difference(seat="agent", turn=number + 1, how=how))
-            return Reply(text=_ENDED)
+            return Reply(text="I am a scripted model; the recording holds no answer to this request.")
         self._main = {place: one for place, one in self._main.items() if one is not answer}
         if (found := answer.difference(request, self._known)) is not None:
             self.differences.append(found)

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from opencode_env.scripted_model import wire
-from opencode_env.scripted_model.fault import BREAKS, Fault, FaultKind
-from opencode_env.scripted_model.reply import Reply
+from opencode_env.scripted_model.reply import BREAKS, Fault, FaultKind, Reply
 from opencode_env.scripted_model.request import ChatRequest
 from opencode_env.scripted_model.wire import Logprobs
 
 HTML_PAGE = "<html><head><title>502</title></head><body>scripted model: an HTML page, not JSON</body></html>"
 GARBAGE = b'data: {"id": "scripted-model", "choices": [{"delta": {"content\n\n'
-_DEFAULT_WINDOW = 4096
 
 
 class ReplyCut(Exception):
@@ -50,11 +48,9 @@ class Performance:
             ReplyCut: a fault closed the connection.
             ConnectionError: the client went away.
         """
-        delay = self.fault(FaultKind.DELAY)
-        if delay is not None:
+        if (delay := self.fault(FaultKind.DELAY)) is not None:
             await asyncio.sleep(delay.seconds or 0)
-        hang = self.fault(FaultKind.HANG)
-        if hang is not None and hang.after is None:
+        if (hang := self.fault(FaultKind.HANG)) is not None and hang.after is None:
             await _silence(http, hang)
         if (instead := self._another_answer()) is not None:
             return instead
@@ -68,7 +64,7 @@ class Performance:
         if fault.kind is FaultKind.HTML:
             return web.Response(text=fault.body or HTML_PAGE, content_type="text/html")
         if fault.kind is FaultKind.OVERFLOW:
-            return overflow_response(fault.window or self.window or _DEFAULT_WINDOW, self.prompt_tokens)
+            return overflow_response(fault.window or self.window or 4096, self.prompt_tokens)
         status = fault.status or 500
         headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
         if fault.body is not None:
@@ -86,7 +82,7 @@ class Performance:
             for event in self._events():
                 await response.write(event)
                 await asyncio.sleep(slow.seconds or 0)
-        if (broken := self._broken_by()) is not None:
+        if (broken := self.fault(*BREAKS)) is not None:
             await _break_stream(http, response, broken)
         await response.write_eof()
         return response
@@ -95,7 +91,7 @@ class Performance:
         """The events of the stream, up to where a fault breaks it."""
         envelope, reply = self.envelope, self.reply
         pieces = wire.pieces_of(reply, self.chunk_characters)
-        if (broken := self._broken_by()) is not None:
+        if (broken := self.fault(*BREAKS)) is not None:
             pieces = wire.first_pieces(pieces, reply.characters // 2 if broken.after is None else broken.after)
         logprobs = Logprobs(bool(self.request.body.logprobs))
         yield wire.sse(wire.chunk(envelope, {"role": "assistant", "content": None if reply.null_text else ""}, None))
@@ -111,7 +107,7 @@ class Performance:
             yield wire.DONE
 
     async def _body(self, http: web.Request) -> web.StreamResponse:
-        broken = self._broken_by()
+        broken = self.fault(*BREAKS)
         logprobs = Logprobs(bool(self.request.body.logprobs))
         body = json.dumps(wire.completion(self.envelope, self.reply, logprobs)).encode()
         if broken is not None and broken.kind is FaultKind.SSE_ERROR:
@@ -132,9 +128,6 @@ class Performance:
             await _break_stream(http, response, broken)
         await response.write_eof()
         return response
-
-    def _broken_by(self) -> Fault | None:
-        return self.fault(*BREAKS)
 
 
 def overflow_response(window: int, prompt_tokens: int) -> web.Response:
@@ -171,11 +164,7 @@ async def _silence(http: web.Request, fault: Fault) -> None:
 
 
 def _close(http: web.Request) -> None:
-    """Close the connection after what was written so far.
-
-    Raises:
-        ReplyCut: always.
-    """
+    """Close the connection after what was written so far, and raise `ReplyCut`."""
     if http.transport is not None:
         http.transport.close()
     raise ReplyCut
@@ -198,4 +187,4 @@ class Attempts:
         self._counts[request.call_key] = attempt + 1
         if len(self._counts) > _REMEMBERED_CALLS:
             self._counts.popitem(last=False)
-        return tuple(fault for fault in reply.faults if fault.spoils(attempt))
+        return tuple(fault for fault in reply.faults if fault.attempts is None or attempt < fault.attempts)

@@ -1,14 +1,18 @@
-"""What maps a request to a reply, the policy that adds faults to another one, and one that calls any tool."""
+"""What maps a request to a reply: a policy. One plays fixed scripts, read from JSON; one adds faults to another one.
 
-import random
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
-from typing import Protocol
+A file holds a list of steps (see `Reply`), one script `{"steps": [...], "match": ..., "model": ...}`, or several,
+`{"scripts": [...]}`. Invariant: the step is found from the request alone, so many conversations play at once.
+"""
 
-from opencode_env.scripted_model.fault import Fault
-from opencode_env.scripted_model.reply import LABEL, Reply, ToolCall
-from opencode_env.scripted_model.request import ChatRequest
-from opencode_env.scripted_model.schema_values import value_of
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import from_json
+
+from opencode_env.scripted_model.reply import Fault, Reply
+from opencode_env.scripted_model.request import ChatRequest, Message
 
 
 class Policy(Protocol):
@@ -30,29 +34,84 @@ class FaultyPolicy:
         return reply.model_copy(update={"faults": reply.faults + added}) if added else reply
 
 
-class ToolsPolicy:
-    """Calls one offered tool a turn, chosen with its arguments by chance, and stops after `turns`.
+def step_of(steps: Sequence[Reply], history: Iterable[Message]) -> int:
+    """The index of the step that answers this history; `len(steps)` or more when all were played. An assistant message
+    is one played step. A blank one is a played step only where the script has a blank reply; elsewhere it is what a
+    client kept of a stream that was cut, and that step is played again."""
+    step = 0
+    for message in history:
+        if message.blank and step < len(steps) and not steps[step].blank:
+            continue
+        step += 1
+    return step
 
-    Invariant: the same prompt, turn and seed give the same call, so a run can be repeated.
 
-    Args:
-        tools: pattern of the names of the tools that are called, as of a shell: `shop_*`.
-        turns: how many calls a conversation has.
-        seed: another seed, other calls.
-    """
+class Script(BaseModel):
+    """A conversation from the model's side: one reply per turn."""
 
-    def __init__(self, tools: str = "*", turns: int = 10, seed: int = 0) -> None:
-        self.tools = tools
-        self.turns = turns
-        self.seed = seed
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: tuple[Reply, ...] = Field(min_length=1)
+    match: str = ""
+    """Plays in conversations with a user message that contains this text; empty: in all."""
+    model: str | None = None
+    """Plays for requests that ask for this model; None: for all."""
+    repeat_last: bool = False
+    """Whether the last step is played for ever, for an agent that never comes to an end."""
+
+    def plays_in(self, request: ChatRequest) -> bool:
+        """Whether this script answers the request."""
+        if self.model is not None and self.model != request.model:
+            return False
+        return not self.match or any(self.match in text for text in request.user_texts)
+
+    def reply(self, request: ChatRequest) -> Reply:
+        """The reply at the request's turn; after the last step a plain text that says so."""
+        step = step_of(self.steps, request.assistant_messages())
+        if self.repeat_last:
+            step = min(step, len(self.steps) - 1)
+        if step < len(self.steps):
+            return self.steps[step]
+        return Reply(text=f"I am a scripted model; my script has ended after {len(self.steps)} steps.")
+
+
+class _Scripts(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    scripts: tuple[Script, ...] = Field(min_length=1)
+
+
+class ScriptPolicy:
+    """Plays the first script that matches a request."""
+
+    def __init__(self, *scripts: Script) -> None:
+        if not scripts:
+            raise ValueError("a ScriptPolicy needs at least one Script")
+        self.scripts = scripts
+
+    @classmethod
+    def of(cls, *steps: Reply) -> Self:
+        """One script for every conversation."""
+        return cls(Script(steps=steps))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """The scripts of a JSON file.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it is not JSON, or not a list of steps, a script, or a set of scripts.
+        """
+        try:
+            content = from_json(path.read_bytes())
+            if isinstance(content, dict) and "scripts" in content:
+                return cls(*_Scripts.model_validate(content).scripts)
+            return cls(Script.model_validate({"steps": content} if isinstance(content, list) else content))
+        except ValueError as error:
+            raise ValueError(f"{path} is not a script: {error}") from error
 
     def __call__(self, request: ChatRequest, /) -> Reply:
-        names = [name for name in request.tools if fnmatchcase(name, self.tools)]
-        if not names:
-            return Reply(text=f"This is a {LABEL}; none of the tools that it was offered is like {self.tools!r}.")
-        if request.turn >= self.turns:
-            return Reply(text=f"I have called {request.turn} tools.")
-        source = random.Random(f"{self.seed} {request.turn} {request.prompt}")
-        name = source.choice(names)
-        arguments = value_of({"type": "object", **request.tool_parameters[name]}, source)
-        return Reply(text=f"I call {name}.", tool_calls=(ToolCall(name=name, arguments=arguments),))
+        for script in self.scripts:
+            if script.plays_in(request):
+                return script.reply(request)
+        return Reply(text="I am a scripted model; none of my scripts matches this conversation.")

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from opencode_env.samples import Sample, load_samples
+from opencode_env.scripted_model.policy import Script
 from opencode_env.scripted_model.reply import Reply
 from opencode_env.scripted_model.request import ChatRequest
-from opencode_env.scripted_model.script import Script
 from opencode_env.scripted_model.solutions import SOLUTIONS
 
 _REMEMBERED_ROLLOUTS = 100_000
@@ -76,8 +76,7 @@ class SamplesPolicy:
             return Reply(text=f"Sample task {sample.id}")
         rollout = self._rollout_of(request, sample)
         solution = SOLUTIONS[sample.id]
-        steps = solution.solve if self.solves(sample.id, rollout) else solution.fail
-        reply = Script(steps=steps).reply(request)
+        reply = Script(steps=solution.solve if self.solves(sample.id, rollout) else solution.fail).reply(request)
         if missing := {call.name for call in reply.tool_calls} - set(request.tools):
             return Reply(text=f"I am a scripted model and cannot go on without: {', '.join(sorted(missing))}.")
         calls = (

@@ -16,17 +16,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
 from pydantic_core import from_json
 
 from opencode_env.scripted_model import wire
-from opencode_env.scripted_model.fault import FaultKind
 from opencode_env.scripted_model.playing import Attempts, Performance, ReplyCut, overflow_response
 from opencode_env.scripted_model.policy import Policy
-from opencode_env.scripted_model.reply import LABEL, MODEL_ID, Reply, Usage, tokens_of
+from opencode_env.scripted_model.reply import LABEL, MODEL_ID, FaultKind, Reply, Usage, tokens_of
 from opencode_env.scripted_model.request import ChatBody, ChatRequest
 
 
@@ -64,7 +62,6 @@ class RecordedRequest:
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_ROLES = ("system", "user", "assistant", "tool")
 
 
 def problem_of(body: dict[str, Any]) -> str | None:
@@ -76,7 +73,7 @@ def _problems(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
     owed: set[str] = set()
     for position, message in enumerate(messages):
         here = f"messages[{position}]"
-        if message.get("role") not in _ROLES:
+        if message.get("role") not in ("system", "user", "assistant", "tool"):
             yield f"{here}.role is unknown"
         if message["role"] == "tool":
             if message.get("tool_call_id") not in owed:
@@ -119,8 +116,6 @@ def _is_object(text: str) -> bool:
 
 
 logger = logging.getLogger("verifiers.v1.opencode_env.scripted_model")
-
-_LARGEST_REQUEST = 1 << 30
 
 
 class ScriptedModel:
@@ -199,7 +194,7 @@ class ScriptedModel:
         """
         if self._runner is not None:
             raise RuntimeError(f"ScriptedModel runs already at {self.base_url}")
-        app = web.Application(client_max_size=_LARGEST_REQUEST)
+        app = web.Application(client_max_size=1 << 30)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/health", self._health)
@@ -228,9 +223,7 @@ class ScriptedModel:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def _health(self, http: web.Request) -> web.Response:

@@ -1,10 +1,54 @@
-"""What the scripted model does with each sample task: one solution, and a plausible path that fails."""
+"""What the scripted model does with each sample task: one solution, and a plausible path that fails.
 
-from collections.abc import Mapping
-from types import MappingProxyType
+Tools are OpenCode's built-in ones, with names and arguments as OpenCode 1.18.33 declares.
+"""
 
-from opencode_env.scripted_model.opencode_tools import Solution, bash, edit, glob, grep, read, turn, write
-from opencode_env.scripted_model.reply import Reply
+from dataclasses import dataclass
+
+from opencode_env.scripted_model.reply import Reply, ToolCall
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Two ways to go through one sample task: one that solves it and a plausible one that does not."""
+
+    solve: tuple[Reply, ...]
+    fail: tuple[Reply, ...]
+
+
+def bash(command: str) -> ToolCall:
+    return ToolCall(name="bash", arguments={"command": command})
+
+
+def read(path: str) -> ToolCall:
+    return ToolCall(name="read", arguments={"filePath": path})
+
+
+def write(path: str, content: str) -> ToolCall:
+    return ToolCall(name="write", arguments={"content": content, "filePath": path})
+
+
+def edit(path: str, old: str, new: str, *, everywhere: bool = False) -> ToolCall:
+    """Replace a text in a file, once or everywhere."""
+    arguments = {"filePath": path, "oldString": old, "newString": new}
+    return ToolCall(name="edit", arguments={**arguments, "replaceAll": True} if everywhere else {**arguments})
+
+
+def grep(pattern: str, include: str | None = None) -> ToolCall:
+    return ToolCall(name="grep", arguments={"pattern": pattern} | ({"include": include} if include else {}))
+
+
+def glob(pattern: str) -> ToolCall:
+    return ToolCall(name="glob", arguments={"pattern": pattern})
+
+
+def turn(text: str, *calls: ToolCall, reasoning: str = "") -> Reply:
+    """One assistant message with its tool calls, if any."""
+    return Reply(text=text, reasoning=reasoning, tool_calls=calls)
+
+
+SOLUTIONS: dict[str, Solution] = {}
+"""By the id of the sample."""
 
 _BUG = """    middle = len(values) // 2
     if len(values) % 2:
@@ -35,11 +79,11 @@ def _fix_median(wrong: str, fix: str, done: str) -> tuple[Reply, ...]:
 
 
 _SORTED = "sorts a copy of its values now and takes the two middle ones"
-FIX_MEDIAN = Solution(
+# The failing path makes the visible tests pass and forgets that values come in any order.
+SOLUTIONS["fix-median"] = Solution(
     solve=_fix_median("The list is not sorted, and the two middle values are wrong.", _FIX, _SORTED),
     fail=_fix_median("The two middle values are off by one.", _HALF_FIX, "takes the right two middle values now"),
 )
-"""The failing path makes the visible tests pass and forgets that values come in any order."""
 
 _WRITE_ROMAN_MODULE = '''"""Roman numerals."""
 
@@ -71,14 +115,15 @@ def _write_roman(numerals: dict[int, str]) -> tuple[Reply, ...]:
     )
 
 
-WRITE_ROMAN = Solution(solve=_write_roman(_ADDITIVE | _SUBTRACTIVE), fail=_write_roman(_ADDITIVE))
-"""The failing path knows no subtractive notation, which the visible tests do not need."""
+# The failing path knows no subtractive notation, which the visible tests do not need.
+SOLUTIONS["write-roman"] = Solution(solve=_write_roman(_ADDITIVE | _SUBTRACTIVE), fail=_write_roman(_ADDITIVE))
 
 _FIND = turn("I look for the log files.", glob("**/*.log"))
 _COUNT = "find /app/logs -name '*.log' -exec cat {} + | awk '$3 == \"ERROR\"' | wc -l > /app/answer.txt"
 _COUNT_WORDS = "find /app/logs -name '*.log' -exec cat {} + | grep -c ERROR > /app/answer.txt"
 
-COUNT_ERRORS = Solution(
+# The failing path counts the word ERROR wherever it stands in a line.
+SOLUTIONS["count-errors"] = Solution(
     solve=(
         _FIND,
         turn(
@@ -95,9 +140,9 @@ COUNT_ERRORS = Solution(
         turn("The number of ERROR lines is in /app/answer.txt."),
     ),
 )
-"""The failing path counts the word ERROR wherever it stands in a line."""
 
-ARITHMETIC_ORDERS = Solution(
+# The failing path forgets the loaves that are given away.
+SOLUTIONS["arithmetic-orders"] = Solution(
     solve=(
         turn(
             "44 of 48 and 88 of 96 loaves are paid for: 5 * 44 + 2 * 88 = 396 loaves, 1584 euros.",
@@ -111,12 +156,12 @@ ARITHMETIC_ORDERS = Solution(
         turn("The bakery takes 1728 euros in a week."),
     ),
 )
-"""The failing path forgets the loaves that are given away."""
 
 _GREP = turn("I search for the name.", grep("calc_total"))
 _FILES = "shop/cart.py shop/checkout.py shop/report.py docs/pricing.md"
 
-RENAME_FUNCTION = Solution(
+# The failing path replaces the name inside longer names too.
+SOLUTIONS["rename-function"] = Solution(
     solve=(
         _GREP,
         turn(
@@ -136,7 +181,6 @@ RENAME_FUNCTION = Solution(
         turn("`calc_total` is `order_total` everywhere."),
     ),
 )
-"""The failing path replaces the name inside longer names too."""
 
 _CSV_REPORT_PROGRAM = """import collections
 import csv
@@ -178,8 +222,8 @@ def _csv_report(grouped: str) -> tuple[Reply, ...]:
     )
 
 
-CSV_REPORT = Solution(solve=_csv_report("paid"), fail=_csv_report("orders"))
-"""The failing path groups cancelled orders too, which spoils two of the four keys."""
+# The failing path groups cancelled orders too, which spoils two of the four keys.
+SOLUTIONS["csv-report"] = Solution(solve=_csv_report("paid"), fail=_csv_report("orders"))
 
 _PIG_LATIN_PROGRAM = r"""import re
 import sys
@@ -203,8 +247,10 @@ def _pig_latin(pattern: str) -> tuple[Reply, ...]:
     )
 
 
-PIG_LATIN = Solution(solve=_pig_latin(r"((?:qu|[^aeiou])(?:qu|[^aeiouyq])*)(.*)"), fail=_pig_latin(r"(.)(.*)"))
-"""The failing path moves one letter only, which gets 11 of 20 lines right."""
+# The failing path moves one letter only, which gets 11 of 20 lines right.
+SOLUTIONS["pig-latin"] = Solution(
+    solve=_pig_latin(r"((?:qu|[^aeiou])(?:qu|[^aeiouyq])*)(.*)"), fail=_pig_latin(r"(.)(.*)")
+)
 
 _SCRIPT = """#!/bin/sh
 # Deletes all .log files of a directory but the three newest.
@@ -232,13 +278,14 @@ _TRIED = (
     turn("I try it in a scratch directory.", bash(_TRY)),
     turn("/app/rotate.sh keeps the three newest log files."),
 )
-ROTATE_LOGS = Solution(
+# The failing path splits file names at spaces.
+SOLUTIONS["rotate-logs"] = Solution(
     solve=(turn("I write the script.", write("/app/rotate.sh", _SCRIPT)), *_TRIED),
     fail=(turn("I write the script.", write("/app/rotate.sh", _NAIVE)), *_TRIED),
 )
-"""The failing path splits file names at spaces."""
 
-CONE_VOLUME = Solution(
+# The failing path forgets the third.
+SOLUTIONS["cone-volume"] = Solution(
     solve=(
         turn(
             "The radius is 12 / 2 = 6, the volume (1/3) * pi * 6^2 * 7.",
@@ -252,9 +299,9 @@ CONE_VOLUME = Solution(
         turn("Base area times height is \\boxed{252\\pi}."),
     ),
 )
-"""The failing path forgets the third."""
 
-QUADRATIC_ROOTS = Solution(
+# The failing path loses one of the two roots.
+SOLUTIONS["quadratic-roots"] = Solution(
     solve=(
         turn(
             "(x - 3)^2 = 2, so x is 3 plus or minus the root of 2.",
@@ -268,20 +315,3 @@ QUADRATIC_ROOTS = Solution(
         turn("The root is in /app/answer.txt."),
     ),
 )
-"""The failing path loses one of the two roots."""
-
-SOLUTIONS: Mapping[str, Solution] = MappingProxyType(
-    {
-        "fix-median": FIX_MEDIAN,
-        "write-roman": WRITE_ROMAN,
-        "count-errors": COUNT_ERRORS,
-        "arithmetic-orders": ARITHMETIC_ORDERS,
-        "rename-function": RENAME_FUNCTION,
-        "csv-report": CSV_REPORT,
-        "pig-latin": PIG_LATIN,
-        "rotate-logs": ROTATE_LOGS,
-        "cone-volume": CONE_VOLUME,
-        "quadratic-roots": QUADRATIC_ROOTS,
-    }
-)
-"""By the id of the sample."""

@@ -175,5 +175,4 @@ DONE = b"data: [DONE]\n\n"
 def _usage(usage: Usage | None) -> Json | None:
     if usage is None:
         return None
-    total = usage.prompt_tokens + usage.completion_tokens
-    return {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "total_tokens": total}
+    return {**usage.model_dump(), "total_tokens": usage.prompt_tokens + usage.completion_tokens}

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -65,22 +65,20 @@ def _moved(lake: Sequence[str], place: Place, direction: str) -> Place:
 # The issue tracker: looks at the people and the issues, does what the prompt asks, and hands the work in.
 Issue = dict[str, Any]
 
-_LOOK = Reply(
-    text="I look around.", tool_calls=(_call("tracker_list_people"), _call("tracker_list_issues", state="open"))
-)
 _FINISH = Reply(text="I hand the work in.", tool_calls=(_call("tracker_finish", summary="done"),))
-_END = Reply(text="Done.")
 
 
 def _play_tracker(request: ChatRequest) -> Reply:
     """Look, do, and finish, one turn for each; a turn more where the number of a new issue must be known."""
     seen = [message.text for message in request.body.messages if message.role == "tool"]
     if any("handed in" in text for text in seen):
-        return _END
+        return Reply(text="Done.")
     if not seen:
-        return _LOOK
+        calls = [_call("tracker_list_people"), _call("tracker_list_issues", state="open")]
+        return Reply(text="I look around.", tool_calls=tuple(calls))
     people = {person["area"]: person["name"] for person in json.loads(seen[0])["people"]}
-    calls = _work(request.prompt)(request.prompt, people, json.loads(seen[1])["issues"])
+    issues = json.loads(seen[1])["issues"]
+    calls = next((work(request.prompt, people, issues) for words, work in _WORK.items() if words in request.prompt), [])
     done = len(seen) - 2
     if not done:
         return Reply(text="I do it.", tool_calls=tuple(calls)) if calls else _FINISH
@@ -89,18 +87,6 @@ def _play_tracker(request: ChatRequest) -> Reply:
         call = _call("tracker_assign_issue", number=json.loads(seen[2])["number"], assignee=people[area])
         return Reply(text="I assign it.", tool_calls=(call,))
     return _FINISH
-
-
-def _work(prompt: str) -> Callable[[str, dict[str, str], Sequence[Issue]], list[ToolCall]]:
-    for words, work in (
-        ("Assign every", _triage),
-        ("same title", _duplicates),
-        ("Close every", _stale),
-        ("Open an issue", _report),
-    ):
-        if words in prompt:
-            return work
-    return lambda *_: []
 
 
 def _triage(prompt: str, people: dict[str, str], issues: Sequence[Issue]) -> list[ToolCall]:
@@ -130,6 +116,10 @@ def _stale(prompt: str, people: dict[str, str], issues: Sequence[Issue]) -> list
 def _report(prompt: str, people: dict[str, str], issues: Sequence[Issue]) -> list[ToolCall]:
     title, area = re.findall(r'titled "(.+?)".*? and "(\w+)"', prompt)[0]
     return [_call("tracker_create_issue", title=title, body="Seen today.", labels=["bug", area])]
+
+
+_WORK = {"Assign every": _triage, "same title": _duplicates, "Close every": _stale, "Open an issue": _report}
+"""What there is to do, by words of the prompt."""
 
 
 # The order desk: finds the customer's order, does what the rules allow, and tells the customer.

@@ -20,9 +20,6 @@ from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, Pa
 from verifiers.v1.interception.tunnel import PrimeTunnel
 from verifiers.v1.runtimes import Runtime
 
-_SHUTDOWN_SECONDS = 1
-_SECRET_BYTES = 24
-
 
 class Route(Protocol):
     """One backend as one rollout has it."""
@@ -70,7 +67,7 @@ class Bridge:
             proxy_headers=False,
             log_level="critical",
             access_log=False,
-            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            timeout_graceful_shutdown=1,
         )
         server = _QuietServer(config)
         ready = asyncio.Event()
@@ -99,7 +96,7 @@ class Bridge:
 
     def add(self, route: Route) -> str:
         """Open a route; returns its path."""
-        path = f"/{secrets.token_urlsafe(_SECRET_BYTES)}/mcp"
+        path = f"/{secrets.token_urlsafe(24)}/mcp"
         self._routes[path] = route
         return path
 
@@ -119,8 +116,7 @@ class Bridge:
         return ListToolsResult(tools=self._routes[context.request.url.path].tools)
 
     async def _call(self, context: Any, parameters: CallToolRequestParams) -> CallToolResult:
-        route = self._routes[context.request.url.path]
-        return await route.call(parameters.name, parameters.arguments or {})
+        return await self._routes[context.request.url.path].call(parameters.name, parameters.arguments or {})
 
 
 async def _end(server: uvicorn.Server, running: "asyncio.Task[None]") -> None:

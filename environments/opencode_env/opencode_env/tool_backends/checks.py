@@ -1,7 +1,6 @@
 """What is wrong in a file of tool backends beyond types and unknown keys."""
 
 import logging
-import os
 import re
 import string
 from collections.abc import Callable, Iterator
@@ -14,12 +13,14 @@ from opencode_env.tool_backends.description import (
     BackendServerConfig,
     Orchestration,
     RemoteApiConfig,
+    host_path,
     tool_prefix,
 )
 from opencode_env.tool_backends.docker_options import wrong_options
-from opencode_env.tool_backends.document import Place
 from opencode_env.tool_backends.program_view import cannot_run, search_path
 
+Place = tuple[int | str, ...]
+"""The way to a value in a file: keys of mappings and positions in lists."""
 _Found = Iterator[tuple[Place, str]]
 
 _NO_URL = (
@@ -75,8 +76,8 @@ def _container(backend: BackendServerConfig, config: AppConfig, directory: Path)
         if (found := _GIVEN.match(word)) is not None:
             yield ("docker_run_args", index), f"{found.group()} is set by the environment; take it away"
     for host in backend.container_volumes or {}:
-        if not _resolved(host, directory).exists():
-            yield ("container_volumes", host), f"{_resolved(host, directory)} does not exist"
+        if not host_path(host, directory).exists():
+            yield ("container_volumes", host), f"{host_path(host, directory)} does not exist"
 
 
 def _instance(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:
@@ -97,14 +98,14 @@ def _instance(backend: BackendServerConfig, config: AppConfig, directory: Path) 
 
 
 def _program(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:
-    reads = [str(_resolved(path, directory)) for path in backend.reads or []]
+    reads = [str(host_path(path, directory)) for path in backend.reads or []]
     wrong = list(wrong_variables(backend.env or {}))
     yield from ((("env",), message) for message in wrong)
     if not backend.command:
         yield (), "has no command: give the program and its arguments as a list"
     elif not wrong:
         given = backend.template_data_path_host
-        template = None if given is None else _resolved(given, directory)
+        template = None if given is None else host_path(given, directory)
         search = search_path(expanded(backend.env or {}))
         yield from ((("command", 0), message) for message in cannot_run(backend.command, search, reads, template))
     for index, path in enumerate(reads):
@@ -149,8 +150,8 @@ def _template(backend: BackendServerConfig, directory: Path) -> _Found:
         return
     if backend.orchestration_mode in (Orchestration.REMOTE_HTTP_API, Orchestration.REMOTE_URL):
         yield ("template_data_path_host",), "is of this machine, and the server is not"
-    elif not _resolved(template, directory).is_dir():
-        yield ("template_data_path_host",), f"{_resolved(template, directory)} is not a directory"
+    elif not host_path(template, directory).is_dir():
+        yield ("template_data_path_host",), f"{host_path(template, directory)} is not a directory"
     elif (
         backend.orchestration_mode is Orchestration.LOCAL_DOCKER
         and backend.container_template_data_path is None
@@ -185,7 +186,3 @@ def is_http(url: str) -> bool:
         return leads and not re.search(r"\s|\$\{", url)
     except ValueError:  # not a port; its text may be a password
         return False
-
-
-def _resolved(path: str, directory: Path) -> Path:
-    return directory / os.path.expanduser(path)

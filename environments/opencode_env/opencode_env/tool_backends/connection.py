@@ -15,10 +15,14 @@ from mcp.client import Client
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, CallToolResult, TextContent, Tool
 from verifiers.v1.errors import ToolsetError
 
-Opening = Callable[[], AbstractAsyncContextManager[Any]]
-"""Makes the transport of a connection: a pair of streams."""
+Transport = AbstractAsyncContextManager[Any]
+"""Of a connection: a pair of streams."""
 Call = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
 """Calls a tool of a backend."""
+
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+TOO_LONG = f"The answer is longer than {MAX_ANSWER_BYTES} bytes; ask for less."
+"""What the agent reads of a longer one: it may have asked for a file of its own making."""
 
 _PROBE_SECONDS = 10.0
 _CLOSE_SECONDS = 15.0
@@ -35,9 +39,8 @@ class Server:
     proxy: Call | None = field(default=None, kw_only=True)
     """Calls a tool where that does not go over the connection."""
 
-    @property
-    def opening(self) -> Opening:
-        """Makes a transport to it."""
+    def transport(self) -> Transport:
+        """A new one to it."""
         raise NotImplementedError
 
     async def failure(self) -> str | None:
@@ -48,7 +51,7 @@ class Server:
 class Connection:
     """A client of one MCP server, between `open` and `close`."""
 
-    def __init__(self, name: str, opening: Opening, call_timeout: float) -> None:
+    def __init__(self, name: str, opening: Callable[[], Transport], call_timeout: float) -> None:
         self.name = name
         self.tools: list[Tool] = []
         self._opening = opening
@@ -100,7 +103,7 @@ class Connection:
         except MCPError as error:
             if error.code in _SUSPICIOUS:
                 await self.probe()
-            return CallToolResult(content=[TextContent(type="text", text=error.message)], is_error=True)
+            return text_result(error.message)
         return result
 
     async def probe(self) -> None:
@@ -154,6 +157,11 @@ class Connection:
             await asyncio.wait({self._owner}, timeout=_CLOSE_SECONDS)
         self._owner.cancel()
         await asyncio.gather(self._owner, return_exceptions=True)
+
+
+def text_result(text: str, *, is_error: bool = True) -> CallToolResult:
+    """A text as the result of a call."""
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
 async def all_tools(client: Client) -> list[Tool]:

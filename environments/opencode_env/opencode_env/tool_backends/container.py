@@ -18,17 +18,13 @@ from agent_sandbox.podman import engine, left_behind, start_failure
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.tool_backends.connection import Opening, Server
-from opencode_env.tool_backends.description import BackendServerConfig
+from opencode_env.tool_backends.connection import Server, Transport
+from opencode_env.tool_backends.description import BackendServerConfig, host_path
 from opencode_env.tool_backends.docker_options import option_words
 from opencode_env.tool_backends.http import http_connection
 from opencode_env.tool_backends.pipe import Command
-from opencode_env.tool_backends.program import StdioServer
+from opencode_env.tool_backends.program import StdioServer, make_data
 from opencode_env.tool_backends.reading import BackendFile
-from opencode_env.tool_backends.work_directory import host_path, make_data
-
-_FILESYSTEM_DATA = "/data"
-_LOG_LINES = "20"
 
 
 @dataclass(frozen=True)
@@ -39,16 +35,15 @@ class HttpContainer(Server):
     url: str
     patient: bool = field(default=True, kw_only=True)
 
-    @property
-    def opening(self) -> Opening:
-        return lambda: http_connection(self.url, {}, proxies=False)
+    def transport(self) -> Transport:
+        return http_connection(self.url, {}, proxies=False)
 
     async def failure(self) -> str | None:
         """Its last words, once it has ended."""
         state = await engine.call("inspect", "--format", "{{.State.Running}}", self.name)
         if state.exit_code == 0 and state.stdout.strip() == "true":
             return None
-        logs = await engine.call("logs", "--tail", _LOG_LINES, self.name)
+        logs = await engine.call("logs", "--tail", "20", self.name)
         return f"its container has ended; it said: {(logs.stderr + logs.stdout).strip()[-1000:] or 'nothing'}"
 
 
@@ -63,7 +58,7 @@ async def container(backend: BackendServerConfig, file: BackendFile) -> AsyncIte
     async with AsyncExitStack() as stack:
         name = f"vf-{uuid.uuid4().hex}"
         directory = await asyncio.to_thread(left_behind.make_directory, name)
-        stack.push_async_callback(_remove, name, directory)
+        stack.push_async_callback(lambda: run_shielded(_remove(name, directory)))
         await asyncio.to_thread(make_data, directory / "data", backend, file.directory)
         arguments = _arguments(backend, file, directory, name)
         if backend.mcp_transport == "http":
@@ -85,7 +80,7 @@ def _arguments(backend: BackendServerConfig, file: BackendFile, directory: Path,
     volumes = backend.container_volumes or {}
     mounts = {mount.bind: (host_path(host, file.directory), str(mount.mode)) for host, mount in volumes.items()}
     if backend.template_data_path_host is not None:
-        mounts[backend.container_template_data_path or _FILESYSTEM_DATA] = (directory / "data", "rw")
+        mounts[backend.container_template_data_path or "/data"] = (directory / "data", "rw")
     for target, (source, mode) in mounts.items():
         words += ["--volume", f"{source}:{target}:{mode}"]
     assert backend.docker_image is not None
@@ -107,11 +102,7 @@ async def _listening(backend: BackendServerConfig, name: str, arguments: list[st
 
 async def _remove(name: str, directory: Path) -> None:
     """Remove the container, and then its directory, by which it is remembered."""
-
-    async def remove() -> None:
-        removed = await engine.call("rm", "--force", "--volumes", "--ignore", name)
-        if removed.exit_code != 0:
-            raise ToolsetError(f"container {name} could not be removed: {removed.stderr.strip()[-500:]}")
-        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
-
-    await run_shielded(remove())
+    removed = await engine.call("rm", "--force", "--volumes", "--ignore", name)
+    if removed.exit_code != 0:
+        raise ToolsetError(f"container {name} could not be removed: {removed.stderr.strip()[-500:]}")
+    await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)

@@ -5,8 +5,10 @@ they are, and two more kinds of servers. Only types and unknown keys are checked
 is in `checks`, which can name its line.
 """
 
+import os
 import re
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -132,3 +134,8 @@ class AppConfig(_Strict):
 def tool_prefix(name: str) -> str:
     """The name with what a tool's name cannot hold replaced."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def host_path(given: str, base: Path) -> Path:
+    """A path of the file, which is in the directory `base`, on this machine."""
+    return base / os.path.expanduser(given)

@@ -1,12 +1,11 @@
 """Options of containers as Docker's Python client names them, as options of the command line."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 OURS = ("auto_remove", "detach", "name", "remove", "stdin_open", "template_commit_delay_s")
 """Options that a file may hold and that mean nothing: every container has its own name, and is always removed."""
-
-_Words = Callable[[str, Any], list[str]]
 
 
 def _one(flag: str, value: Any) -> list[str]:
@@ -22,19 +21,16 @@ def _each(flag: str, value: Any) -> list[str]:
     return [word for item in values for word in (flag, str(item))]
 
 
-def _pairs(separator: str) -> _Words:
-    def words(flag: str, value: Any) -> list[str]:
-        items = [f"{key}{separator}{item}" for key, item in value.items()] if isinstance(value, Mapping) else value
-        return _each(flag, items)
-
-    return words
+def _pairs(separator: str, flag: str, value: Any) -> list[str]:
+    items = [f"{key}{separator}{item}" for key, item in value.items()] if isinstance(value, Mapping) else value
+    return _each(flag, items)
 
 
 def _cpus(flag: str, value: Any) -> list[str]:
     return [flag, f"{value / 1e9:g}"]
 
 
-_FLAGS: Mapping[str, tuple[str, _Words]] = {
+_FLAGS: Mapping[str, tuple[str, Callable[[str, Any], list[str]]]] = {
     "cap_add": ("--cap-add", _each),
     "cap_drop": ("--cap-drop", _each),
     "cpu_period": ("--cpu-period", _one),
@@ -45,13 +41,13 @@ _FLAGS: Mapping[str, tuple[str, _Words]] = {
     "dns": ("--dns", _each),
     "domainname": ("--domainname", _one),
     "entrypoint": ("--entrypoint", _one),
-    "environment": ("--env", _pairs("=")),
-    "extra_hosts": ("--add-host", _pairs(":")),
+    "environment": ("--env", partial(_pairs, "=")),
+    "extra_hosts": ("--add-host", partial(_pairs, ":")),
     "group_add": ("--group-add", _each),
     "hostname": ("--hostname", _one),
     "init": ("--init", _switch),
     "ipc_mode": ("--ipc", _one),
-    "labels": ("--label", _pairs("=")),
+    "labels": ("--label", partial(_pairs, "=")),
     "mem_limit": ("--memory", _one),
     "memswap_limit": ("--memory-swap", _one),
     "nano_cpus": ("--cpus", _cpus),
@@ -63,8 +59,8 @@ _FLAGS: Mapping[str, tuple[str, _Words]] = {
     "read_only": ("--read-only", _switch),
     "security_opt": ("--security-opt", _each),
     "shm_size": ("--shm-size", _one),
-    "sysctls": ("--sysctl", _pairs("=")),
-    "tmpfs": ("--tmpfs", _pairs(":")),
+    "sysctls": ("--sysctl", partial(_pairs, "=")),
+    "tmpfs": ("--tmpfs", partial(_pairs, ":")),
     "user": ("--user", _one),
     "userns_mode": ("--userns", _one),
     "working_dir": ("--workdir", _one),

@@ -4,17 +4,12 @@ import contextlib
 import functools
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from opencode_env.tool_backends.errors import MAX_ANSWER_BYTES, TOO_LONG
-
-_CONNECT_SECONDS = 30.0
-_READ_SECONDS = 600.0
-"""A call has a limit of its own."""
+from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG
 
 
 class AnswerTooLong(httpx2.StreamError):
@@ -66,16 +61,12 @@ def _tls() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def http_connection(url: str, headers: Mapping[str, str], **options: Any) -> AbstractAsyncContextManager[Any]:
+@contextlib.asynccontextmanager
+async def http_connection(url: str, headers: Mapping[str, str], **options: Any) -> AsyncIterator[Any]:
     """The transport of an MCP connection; the options are those of `http_client`."""
-
-    @contextlib.asynccontextmanager
-    async def connected() -> AsyncIterator[Any]:
-        timeout = httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
-        async with (
-            http_client(headers, timeout, **options) as client,
-            streamable_http_client(url, http_client=client) as streams,
-        ):
-            yield streams
-
-    return connected()
+    timeout = httpx2.Timeout(600.0, connect=30.0)  # a call has a limit of its own
+    async with (
+        http_client(headers, timeout, **options) as client,
+        streamable_http_client(url, http_client=client) as streams,
+    ):
+        yield streams

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,6 @@ from opencode_env.tool_backends.remote import Leftovers, remote_instance, remote
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
-_RETRY_SECONDS = 0.2
 _TRUSTED_SECONDS = 5.0
 """After an answer: rollouts that start together do not all ask a shared server first."""
 
@@ -84,7 +83,8 @@ async def starting(
         server: Server | None = None
         try:
             async with asyncio.timeout(options.start_timeout) as limit:
-                server = await _server(stack, backend, file, options, session, leftovers)
+                started = _server(backend, file, options.call_timeout, session, leftovers)
+                server = await stack.enter_async_context(started)
                 connection = await _connected(name, server, options.call_timeout)
                 stack.push_async_callback(connection.close)
                 instance = Instance(connection, server)
@@ -100,29 +100,23 @@ async def starting(
         yield instance
 
 
-async def _server(
-    stack: AsyncExitStack,
-    backend: BackendServerConfig,
-    file: BackendFile,
-    options: BackendsConfig,
-    session: str,
-    leftovers: Leftovers,
-) -> Server:
+def _server(
+    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: Leftovers
+) -> AbstractAsyncContextManager[Server]:
     match backend.orchestration_mode:
         case Orchestration.LOCAL_DOCKER:
-            return await stack.enter_async_context(container(backend, file))
+            return container(backend, file)
         case Orchestration.LOCAL_PROGRAM:
-            return await stack.enter_async_context(program(backend, file))
+            return program(backend, file)
         case Orchestration.REMOTE_URL:
-            return remote_url(backend)
+            return contextlib.nullcontext(remote_url(backend))
         case Orchestration.REMOTE_HTTP_API:
-            made = remote_instance(backend, file, options.call_timeout, session, leftovers)
-            return await stack.enter_async_context(made)
+            return remote_instance(backend, file, call_timeout, session, leftovers)
 
 
 async def _connected(name: str, server: Server, call_timeout: float) -> Connection:
     while True:
-        connection = Connection(name, server.opening, call_timeout)
+        connection = Connection(name, server.transport, call_timeout)
         try:
             await connection.open()
         except ToolsetError as error:
@@ -130,7 +124,7 @@ async def _connected(name: str, server: Server, call_timeout: float) -> Connecti
                 raise ToolsetError(f"tool backend {name!r} did not start: {reason}") from error
             if not server.patient:
                 raise
-            await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(0.2)
         else:
             return connection
 

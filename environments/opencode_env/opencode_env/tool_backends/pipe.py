@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.tool_backends.errors import MAX_ANSWER_BYTES, TOO_LONG
+from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
@@ -79,29 +79,23 @@ async def _hear(
 ) -> None:
     """Hand on what the program prints, until nobody wants it; then read on, as else it would wait to be read."""
     assert process.stdout is not None
+    junk, first = 0, True
     with heard, contextlib.suppress(anyio.BrokenResourceError):
-        await _handed_on(process, heard, printed)
+        async for line, whole in _lines(process):
+            message = _message(line) if whole else _too_long(line)
+            if first and message is None and line.strip():
+                printed[:] = [line[:_QUOTED_BYTES].decode(errors="replace").strip()]
+            first = first and not line.strip()
+            if message is not None:
+                junk = 0
+                await heard.send(SessionMessage(message))
+            elif (junk := junk + len(line)) > MAX_ANSWER_BYTES:
+                logger.error("a tool backend is ended: it printed %d bytes that are not MCP", junk)
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                break
     while await process.stdout.read(_CHUNK_BYTES):
         pass
-
-
-async def _handed_on(
-    process: Process, heard: MemoryObjectSendStream[SessionMessage | Exception], printed: list[str]
-) -> None:
-    junk, first = 0, True
-    async for line, whole in _lines(process):
-        message = _message(line) if whole else _too_long(line)
-        if first and message is None and line.strip():
-            printed[:] = [line[:_QUOTED_BYTES].decode(errors="replace").strip()]
-        first = first and not line.strip()
-        if message is not None:
-            junk = 0
-            await heard.send(SessionMessage(message))
-        elif (junk := junk + len(line)) > MAX_ANSWER_BYTES:
-            logger.error("a tool backend is ended: it printed %d bytes that are not MCP", junk)
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            return
 
 
 async def _lines(process: Process) -> AsyncIterator[tuple[bytes, bool]]:

@@ -2,18 +2,98 @@
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from opencode_env.tool_backends.checks import found_in
+from opencode_env.tool_backends.checks import Place, found_in
 from opencode_env.tool_backends.description import AppConfig
-from opencode_env.tool_backends.document import Document, Place
-from opencode_env.tool_backends.errors import BackendFileError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong in a file: the line, the place in words, and what to change."""
+
+    line: int
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}, {self.place}: {self.message}"
+
+
+class BackendFileError(ValueError):
+    """A file of tool backends cannot be used; the message has one line for each problem."""
+
+    def __init__(self, path: Path, problems: Sequence[Problem]) -> None:
+        super().__init__(path, tuple(problems))
+        self.path = path
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n  ".join([f"{self.path} describes no tool backends:", *map(str, self.problems)])
+
+
+class Document:
+    """The content of a file, and where each part of it stands."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+            self._root = loader.get_single_node()
+            self.doubled = list(_doubled_keys(self._root))
+            """Keys that a mapping says twice; `content` has the last."""
+            self.content: Any = None if self._root is None else loader.construct_document(self._root)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = 1 if mark is None else mark.line + 1
+            raise BackendFileError(path, [Problem(line, "the text", f"is not YAML: {error.problem}")]) from error
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise BackendFileError(path, [Problem(1, "the text", f"cannot be read: {error}")]) from error
+
+    def problem(self, place: Place, message: str) -> Problem:
+        """What is wrong at a place, as Python would write it, `backends[0].docker_image`; of what is missing, the line
+        is that of what it is missing from."""
+        words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+        node, line = self._root, 1 if self._root is None else self._root.start_mark.line + 1
+        for step in place:
+            if (found := _step(node, step)) is None:
+                break
+            node, line = found
+        return Problem(line, words.removeprefix(".") or "the file", message)
+
+
+def _step(node: yaml.Node | None, step: int | str) -> tuple[yaml.Node, int] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step], node.value[step].start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return value, key.start_mark.line + 1
+    return None
+
+
+def _doubled_keys(node: yaml.Node | None) -> Iterator[Problem]:
+    """Keys that a mapping says twice; YAML would take the last without a word."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _doubled_keys(item)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+            if key.value in lines:
+                yield Problem(line, key.value, f"stands in line {lines[key.value]} already; take one of them away")
+            lines[key.value] = line
+        yield from _doubled_keys(value)
+
 
 _STAND_INS = {
     "backend_name_ref": "(unnamed {n})",
@@ -46,20 +126,15 @@ class Salvage:
 
     def follows(self, place: Place, message: str) -> bool:
         """Whether a mistake is but the absence of what was taken out."""
-        place = tuple(place)
         for taken in self._taken:
-            name, parent = taken[-1], tuple(taken[:-1])
+            name, parent = taken[-1], taken[:-1]
             named = isinstance(name, str) and re.search(rf"\b{re.escape(name)}\b", message)
-            if place[: len(taken)] == tuple(taken) or (named and place[: len(parent)] == parent):
+            if place[: len(taken)] == taken or (named and place[: len(parent)] == parent):
                 return True
         return False
 
-    def _take_out(self, place: Sequence[int | str], *, unknown: bool) -> None:
+    def _take_out(self, path: Place, *, unknown: bool) -> None:
         """Take one wrong thing out, or put what will do in its place."""
-        if not isinstance(self._content, dict):
-            self._content = {}
-            return
-        path = tuple(place)
         while path:
             holder = self._at(path[:-1])
             if isinstance(holder, dict) and isinstance(path[-1], str):
@@ -84,7 +159,7 @@ class Salvage:
         else:
             holder.pop(name, None)
 
-    def _at(self, place: Sequence[int | str]) -> Any:
+    def _at(self, place: Place) -> Any:
         found = self._content
         for step in place:
             try:
@@ -136,7 +211,7 @@ def read_backends(path: Path) -> BackendFile:
 
 
 def _message(kind: str, message: str, place: Place) -> str:
-    if kind == "extra_forbidden" and tuple(place) in _OTHER_FORMS:
+    if kind == "extra_forbidden" and place in _OTHER_FORMS:
         return _OTHER_FORM
     if kind == "extra_forbidden":
         return "is not a key that is known here; take it away, or look for a misspelling"

@@ -27,9 +27,6 @@ from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.user_simulation.asked import STOP, AskedUser, UserSimulationConfig, asked_user
 from opencode_env.user_simulation.sides import MAX_USER_TURNS, PlayedUser, ScriptedUser, User
 
-_CALL_SECONDS = 600.0
-_RETRIES = 3
-
 
 class UserHarness(Harness[HarnessConfig]):
     """Asks the model from this process, through the interception like every agent."""
@@ -57,7 +54,7 @@ class UserHarness(Harness[HarnessConfig]):
         system, prompt = self.resolve_prompt(data)
         said = [] if prompt is None or isinstance(prompt, str) else [message_to_wire(message) for message in prompt]
         messages = [{"role": "system", "content": system}, *said]
-        client = openai.AsyncOpenAI(base_url=endpoint, api_key=secret, timeout=_CALL_SECONDS, max_retries=_RETRIES)
+        client = openai.AsyncOpenAI(base_url=endpoint, api_key=secret, timeout=600.0, max_retries=3)
         async with client:
             try:
                 await client.chat.completions.create(model=ctx.model, messages=messages)  # type: ignore[arg-type]

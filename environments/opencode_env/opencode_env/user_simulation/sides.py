@@ -1,7 +1,6 @@
 """Users: one that reads from a script, and one that a model plays."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from verifiers.v1.agent import Interaction
 from verifiers.v1.errors import EnvError
@@ -13,7 +12,6 @@ USER_STOP = "user_stop"
 MAX_USER_TURNS = "max_user_turns"
 """The stop condition of a rollout whose user had said all that a user may say."""
 
-_GREETING = "Hello! How can I help you?"
 _STOPS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
 """The words of the users of the family that eval-protocol plays."""
 _REFUSALS = (400, 413, 422)
@@ -26,33 +24,20 @@ class BrokenUserError(EnvError):
     could have a bad episode played again."""
 
 
-class User(Protocol):
-    """The other side of a conversation."""
-
-    ending: str
-    """Why there is no further message, once there is none."""
-
-    async def open(self) -> str | None:
-        """The first message of a conversation that no prompt opens."""
-
-    async def answer(self, reply: str) -> str | None:
-        """What the user says to the agent's `reply`; None = the conversation is over."""
-
-
 class ScriptedUser:
     """Says the lines of a script, whatever it is told, to the last one or the first that holds a word of the end."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.ending = USER_STOP
+        """Why there is no further message, once there is none."""
         self._lines = iter(lines)
 
     async def open(self) -> str | None:
-        return self._next()
+        """The first message of a conversation that no prompt opens."""
+        return await self.answer("")
 
     async def answer(self, reply: str) -> str | None:
-        return self._next()
-
-    def _next(self) -> str | None:
+        """What the user says to the agent's `reply`; None = the conversation is over."""
         line = next(self._lines, None)
         return None if line is None or _wants_no_more(line) else line
 
@@ -70,7 +55,7 @@ class PlayedUser:
         Raises:
             EnvError: its model failed, or said nothing.
         """
-        return await self._said(_GREETING, EnvError)
+        return await self._said("Hello! How can I help you?", EnvError)
 
     async def answer(self, reply: str) -> str | None:
         """What the model says.
@@ -93,6 +78,10 @@ class PlayedUser:
         if not segment.last_reply.strip():
             raise refused("the user could not be played: its model said nothing")
         return segment.last_reply
+
+
+User = ScriptedUser | PlayedUser
+"""The other side of a conversation."""
 
 
 def _wants_no_more(line: str) -> bool:

@@ -1,13 +1,18 @@
-"""Values that a JSON schema allows, made from a seeded source."""
+"""A policy that calls any tool, with arguments by chance that the JSON schema of its parameters allows."""
 
 import math
 import random
 import re
 import string
 from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from re import _constants as codes  # type: ignore[attr-defined]  # where Python 3.11 and later keep their parser
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
+
+from opencode_env.scripted_model.reply import LABEL, Reply, ToolCall
+from opencode_env.scripted_model.request import ChatRequest
 
 _MOST_REPEATS = 3
 _CATEGORIES = {
@@ -24,7 +29,7 @@ _ALL = string.ascii_letters + string.digits + " _-.,:;/"
 def text_of(pattern: str, source: random.Random) -> str:
     """A text in which the pattern is found; an empty one where Python cannot read it."""
     try:
-        return "".join(_part(code, value, source) for code, value in _parser.parse(pattern))
+        return _joined(_parser.parse(pattern), source)
     except (re.error, NotImplementedError):
         return ""
 
@@ -220,3 +225,29 @@ def _text(schema: Schema, source: random.Random) -> str:
     least, most = schema.get("minLength", 0), schema.get("maxLength")
     word = word.ljust(least, "a")
     return word if most is None else word[:most]
+
+
+@dataclass(frozen=True)
+class ToolsPolicy:
+    """Calls one offered tool a turn, chosen with its arguments by chance, and stops after `turns`.
+
+    Invariant: the same prompt, turn and seed give the same call, so a run can be repeated.
+    """
+
+    tools: str = "*"
+    """Pattern of the names of the tools that are called, as of a shell: `shop_*`."""
+    turns: int = 10
+    """How many calls a conversation has."""
+    seed: int = 0
+    """Another seed, other calls."""
+
+    def __call__(self, request: ChatRequest, /) -> Reply:
+        names = [name for name in request.tools if fnmatchcase(name, self.tools)]
+        if not names:
+            return Reply(text=f"This is a {LABEL}; none of the tools that it was offered is like {self.tools!r}.")
+        if request.turn >= self.turns:
+            return Reply(text=f"I have called {request.turn} tools.")
+        source = random.Random(f"{self.seed} {request.turn} {request.prompt}")
+        name = source.choice(names)
+        arguments = value_of({"type": "object", **request.tool_parameters[name]}, source)
+        return Reply(text=f"I call {name}.", tool_calls=(ToolCall(name=name, arguments=arguments),))
