@@ -143,7 +143,7 @@ class OpenCodeTaskset(vf.Taskset[OpenCodeTask, OpenCodeTasksetConfig]):  # type:
         """
         # Reading needs pyarrow and perhaps `datasets`, which env-server workers, that only get task data,
         # should not have to import.
-        from opencode_env.taskset.sources import read_rows
+        from opencode_env.taskset.sources.reading import read_rows
 
         show_message_alone()
         if (turns := named_turns(self.config.dataset, OpenCodeTaskData)) is not None:

@@ -8,11 +8,10 @@ import tomllib
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.folders.task_folder import Healthcheck
-from opencode_env.taskset.values import json_safe
 
 CONFIG_FILE = "task.toml"
 
@@ -186,8 +185,3 @@ def literal_variables(path: Path, section: str, given: dict[str, str]) -> dict[s
             )
         found[name] = value if template is None else template["default"]
     return found
-
-
-def metadata_columns(declared: Declaration) -> dict[str, JsonValue]:
-    """What the task says about itself, by column."""
-    return {name: json_safe(value) for name, value in {**declared.task, **declared.metadata}.items()}

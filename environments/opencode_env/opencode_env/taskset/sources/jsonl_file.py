@@ -80,10 +80,8 @@ class JsonlFile(Part):
             return math.nan
         number_like = isinstance(value, int | float) and not isinstance(value, bool)
         if not number_like or (isinstance(value, int) and abs(value) > sys.float_info.max):
-            shown = repr(value)[:200]
-            raise DatasetError(
-                f'{self.origin} row {number}: column "{key}" holds {shown}; difficulty_key needs a column of numbers'
-            )
+            problem = f"holds {repr(value)[:200]}; difficulty_key needs a column of numbers"
+            Row(self.origin, number, {}).refuse(key, problem)
         return float(value)  # type: ignore[arg-type]
 
 

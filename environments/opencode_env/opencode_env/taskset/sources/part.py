@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from opencode_env.taskset.difficulty_filter import Mask
-from opencode_env.taskset.errors import DatasetError, nearest_name
+from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.row import Row
 
 ROWS_PER_BATCH = 256
@@ -48,12 +48,6 @@ class Part(ABC):
     @abstractmethod
     def rows(self, mask: Mask | None) -> Iterator[Row]:
         """The rows in order, or those whose entry in `mask` is true; reads as it goes."""
-
-    def require_column(self, option: str, key: str) -> None:
-        """Raise `DatasetError` if the column that `option` names does not exist."""
-        if not self.has_column(key):
-            nearest = nearest_name(key, self.column_names())
-            raise DatasetError(f'{self.origin}: {option} "{key}" names no column; {nearest}')
 
 
 class TablePart(Part):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from opencode_env.taskset.columns import asked_columns
 from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.difficulty_filter import FilterReport, Mask, RewardRange
-from opencode_env.taskset.errors import DatasetError
+from opencode_env.taskset.errors import DatasetError, nearest_name
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources.datasets_library import open_hub_dataset, stream_hub_tables
 from opencode_env.taskset.sources.locate import find_local_parts
@@ -52,14 +52,13 @@ def _selected(
 ) -> Iterator[Row]:
     if config.difficulty_key is None:
         for part in parts:
-            _check(part, asked)
-            yield from part.rows(None)
+            yield from _checked(part, asked).rows(None)
         return
     wanted = RewardRange(config.difficulty_key, config.min_avg_reward, config.max_avg_reward, config.keep_unrated)
     report = FilterReport()
     asked["difficulty_key"] = wanted.key
     filtered: Iterable[tuple[Part, Mask]] = (
-        (_check(part, asked), wanted.mask(part.ratings(wanted.key), part.origin, report, first=part.first))
+        (_checked(part, asked), wanted.mask(part.ratings(wanted.key), part.origin, report, first=part.first))
         for part in parts
     )
     if not streamed:
@@ -72,7 +71,10 @@ def _selected(
         report.finish(wanted, config.dataset_name)
 
 
-def _check(part: Part, asked: dict[str, str]) -> Part:
+def _checked(part: Part, asked: dict[str, str]) -> Part:
+    """The part, which has the columns that must exist."""
     for option, key in asked.items():
-        part.require_column(option, key)
+        if not part.has_column(key):
+            nearest = nearest_name(key, part.column_names())
+            raise DatasetError(f'{part.origin}: {option} "{key}" names no column; {nearest}')
     return part
