@@ -64,7 +64,6 @@ def tight(seconds: float, limit: float | None, what: str) -> Iterator[str]:
         yield f"{what} took {seconds:.1f} s of its {limit:g} s with the gold solution"
 
 
-FULL = 1.0
 _CLOSE = 1e-6
 _LEAST_HIDDEN = 60
 """Characters of a command of one line: a shorter one runs tests and holds none."""
@@ -162,7 +161,7 @@ class TaskCheck:
                 firsts.append(scored.reward)
                 agains.append((await box.score(self._reordered())).reward)
         self.gold = [*firsts, *agains]
-        if max(firsts) < FULL - _CLOSE:
+        if max(firsts) < 1 - _CLOSE:
             self._note("gold-fails", f"the gold solution scores {_listed(firsts)}, and not 1")
         self._steady(firsts, agains, "with the gold solution")
         return changes
@@ -193,7 +192,7 @@ class TaskCheck:
                 except GoldError:
                     continue  # what cannot be applied is not a solution
                 reward = (await box.score()).reward
-            allowed = _CLOSE if miss.answer is not None else FULL - _CLOSE
+            allowed = _CLOSE if miss.answer is not None else 1 - _CLOSE
             if reward > allowed:
                 self._note("near-miss-passes", f"{name} scores {reward:g}")
 

@@ -99,10 +99,9 @@ def table(reports: Iterable[Report]) -> str:
     for report in reports:
         tasks += 1
         failed += bool(report.findings)
-        kinds.update(finding.kind for finding in report.findings)
         told: list[tuple[str, str]] = [(finding.kind, finding.told) for finding in report.findings]
         told += [("error", report.error)] if report.error else []
-        kinds.update(["error"] if report.error else [])
+        kinds.update(kind for kind, _ in told)
         lines += [(report.key, kind, " ".join(str(words).split())[:300]) for kind, words in told]
     widths = [max((len(line[column]) for line in lines), default=0) for column in (0, 1)]
     shown = [f"{key[:60]:{min(widths[0], 60)}}  {kind:{widths[1]}}  {told}" for key, kind, told in lines]

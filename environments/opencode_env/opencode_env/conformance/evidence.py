@@ -10,13 +10,15 @@ import json
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent_sandbox.conformance.promises import until
 
+from opencode_env.conformance.dialect import Dialect
 from opencode_env.conformance.rows import (
     DEAD_ROWS,
     INTERRUPTED_PROCESSES,
@@ -28,7 +30,6 @@ from opencode_env.conformance.rows import (
     RowPolicy,
     main_rows,
 )
-from opencode_env.conformance.subject import Subject, python_path
 from opencode_env.conformance.taskset import JOURNAL_VARIABLE
 from opencode_env.conformance.user_home import Finished, Running, UserHome, closed_port, is_closed
 from opencode_env.scripted_model import RecordedRequest, ScriptedModel
@@ -41,6 +42,35 @@ _INTERRUPTED = 130
 
 class CannotRun(Exception):
     """`vf-eval` ended before any rollout; the message holds the end of its log."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the options of the suite say."""
+
+    harness: str | None
+    """Id of the harness; None: the one that the environment pins."""
+    env: str
+    """Id of a `CliAgentEnv`."""
+    runtime: str
+    """Runtime of the seat; `confined` is the local sandbox."""
+    arguments: Sequence[str]
+    """Further arguments of `vf-eval`."""
+    dialect: Dialect
+    seconds: float
+    """The agent's time limit in rows where it should not need one."""
+
+    @property
+    def confined(self) -> bool:
+        """Whether it runs in the confined local sandbox, whose processes and files are seen from here."""
+        return self.runtime == "confined"
+
+    @property
+    def vf_arguments(self) -> list[str]:
+        """What `vf-eval` needs to play the suite's taskset with this agent."""
+        runtime = "subprocess" if self.confined else self.runtime
+        harness = [] if self.harness is None else ["--env.agent.harness.id", self.harness]
+        return ["--env.id", self.env, "--env.agent.runtime.type", runtime, *harness, *self.arguments]
 
 
 @dataclass(frozen=True)
@@ -114,8 +144,9 @@ class _Stage:
         self.key = f"sk-conformance-{secrets.token_hex(16)}"
         self._journal = root / "journal.jsonl"
 
-    @contextlib.asynccontextmanager
-    async def running(self, rows: Sequence[Row], base_url: str, *arguments: str) -> AsyncIterator[Running]:
+    def running(
+        self, rows: Sequence[Row], base_url: str, *arguments: str
+    ) -> contextlib.AbstractAsyncContextManager[Running]:
         """The evaluation of these rows, started."""
         path = self.home.root / "rows.jsonl"
         path.write_text("".join(json.dumps(row.data(self.subject.seconds)) + "\n" for row in rows))
@@ -127,8 +158,7 @@ class _Stage:
             # Programs of agents are installed once per machine, not once per home.
             "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv"),
         }
-        async with self.home.running("suite", base_url, *options, *arguments, env=variables) as run:
-            yield run
+        return self.home.running("suite", base_url, *options, *arguments, env=variables)
 
     def evidence(self, finished: Finished, policy: RowPolicy, model: ScriptedModel | None) -> Evidence:
         """What there is to see when it has ended."""
@@ -185,6 +215,14 @@ async def _kill_sandbox(stage: _Stage, policy: RowPolicy) -> None:
     for pid, command in stage.home.processes().items():
         if command.strip() == VICTIM:
             os.kill(_outermost_bubblewrap(pid), signal.SIGKILL)
+
+
+def python_path() -> list[Path]:
+    """The suite's plugins, and where this process finds modules that are not installed: the author's own."""
+    installed = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    entries = [Path(entry or os.curdir).resolve() for entry in sys.path]
+    own = [entry for entry in entries if entry.is_dir() and not any(entry.is_relative_to(root) for root in installed)]
+    return [Path(__file__).parent / "plugins", *own]
 
 
 def _outermost_bubblewrap(pid: int) -> int:

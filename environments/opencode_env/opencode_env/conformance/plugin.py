@@ -5,9 +5,8 @@ import shlex
 import pytest
 
 from opencode_env.conformance.dialect import dialect_of
-from opencode_env.conformance.evidence import CannotRun, Evidence, Runs, gather_evidence
+from opencode_env.conformance.evidence import CannotRun, Evidence, Runs, Subject, gather_evidence
 from opencode_env.conformance.rollout import Rollout, Row
-from opencode_env.conformance.subject import Subject
 
 _SUBJECT = pytest.StashKey[Subject]()
 
@@ -61,7 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Name the subject above the tests."""
-    return f"conformance: {config.stash[_SUBJECT].name}"
+    subject = config.stash[_SUBJECT]
+    harness = subject.harness or "of the environment"
+    return f"conformance: harness {harness}, env {subject.env}, runtime {subject.runtime}"
 
 
 @pytest.fixture(scope="session")

@@ -196,9 +196,7 @@ class RowPolicy:
         self.commands[row.name] = self.commands.get(row.name, False) or able
         self.streamed[row.name] = request.body.stream
         moves = [move for move in row.moves if able or not move.command] or [Move(text="I have no tool.")]
-        return self._said(request, moves[min(request.turn, len(moves) - 1)])
-
-    def _said(self, request: ChatRequest, move: Move) -> Reply:
+        move = moves[min(request.turn, len(moves) - 1)]
         reply = self._dialect.command(request, f": {COMMAND_MARK}; {move.command}") if move.command else None
         reply = reply or self._dialect.answer(request, move.text)
         return reply.model_copy(update={"faults": move.faults, "usage": move.usage})
