@@ -7,7 +7,7 @@ import pytest
 
 from opencode_env.cli_agent.outcomes import Outcome, flags_of_outcomes
 from opencode_env.conformance.evidence import Evidence, Runs
-from opencode_env.conformance.rollout import Rollout, Row
+from opencode_env.conformance.plugin import Rollout, Row
 from opencode_env.conformance.rows import LIMIT_SECONDS, MAX_TURNS, SILENT_SECONDS
 
 METRICS = (

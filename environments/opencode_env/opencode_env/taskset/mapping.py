@@ -28,8 +28,7 @@ from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.prompt import Question, pictures
 from opencode_env.taskset.row import Row
-from opencode_env.taskset.row_rubric import RUBRIC_COLUMN, own_rubric
-from opencode_env.taskset.values import asked_for, json_safe
+from opencode_env.taskset.values import RUBRIC_COLUMN, asked_for, json_safe, own_rubric
 
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 

@@ -37,7 +37,7 @@ from opencode_env.taskset.folders.task_folder import wait_until_healthy
 from opencode_env.taskset.gold.solution import gold_is_right
 from opencode_env.taskset.kept_turns import named_turns
 from opencode_env.taskset.mapping import RowMapper
-from opencode_env.taskset.row_rubric import read_rubric
+from opencode_env.taskset.values import read_rubric
 
 
 class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
