@@ -78,8 +78,7 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
         Raises:
             RolloutError: it did not start, or its setup failed.
         """
-        context = ModelContext(model="none", client=EvalClientConfig())
-        agent = self._episode_agents(context, [], None, None).agent
+        agent = self._episode_agents(ModelContext(model="none", client=EvalClientConfig()), [], None, None).agent
         if solution is not None:
             self._solutions[agent] = solution
         trace = trace_for(task, agent.config)

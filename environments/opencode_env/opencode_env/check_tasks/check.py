@@ -23,7 +23,6 @@ from opencode_env.taskset.gold.solution import Gold, GoldError, apply_gold, gold
 
 LEAST_AGENT_SECONDS = 10.0
 """An agent needs one to three seconds to its first model call, and has done nothing then."""
-_NEARLY = 0.8
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def misfits(limits: Limits) -> Iterator[str]:
 
 def tight(seconds: float, limit: float | None, what: str) -> Iterator[str]:
     """That a sound solution needed nearly all of a limit."""
-    if limit is not None and seconds > _NEARLY * limit:
+    if limit is not None and seconds > 0.8 * limit:
         yield f"{what} took {seconds:.1f} s of its {limit:g} s with the gold solution"
 
 

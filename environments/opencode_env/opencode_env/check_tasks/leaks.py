@@ -12,7 +12,6 @@ from operator import contains
 
 _GROUPED = re.compile(r"(?<=\d)[,_'\u00a0\u202f](?=\d{3}(?!\d))")
 """What stands between the thousands of a number."""
-_LEAST_LINE = 4
 _LEAST = 16
 """Characters: a shorter text is not a secret."""
 _LEAST_WHOLE = 3
@@ -50,9 +49,9 @@ def change_of(name: str, before: str | None, after: str) -> Secret:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines that can tell, without what a patch or an indentation puts before them."""
+    """The lines that can tell, of four characters or more, without what a patch or an indentation puts before them."""
     found = (line.strip().removeprefix("+").strip() for line in text.splitlines())
-    return [line for line in found if len(line) >= _LEAST_LINE]
+    return [line for line in found if len(line) >= 4]
 
 
 def holds(text: str, secret: Secret) -> bool:

@@ -28,7 +28,6 @@ from opencode_env.check_tasks.leaks import NAMES
 
 MAX_UNPACKED_BYTES = 4 * 1024 * 1024
 """Of what one file holds, unpacked."""
-_DEPTH = 3
 _SPOKEN = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}\s*")
 _STREAMS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
@@ -50,7 +49,7 @@ def plain_text(content: bytes) -> str:
 
 def text_of(content: bytes) -> str:
     """All that is readable in the content, one part a line; empty if nothing is."""
-    return "\n".join(_texts(content, _DEPTH))
+    return "\n".join(_texts(content, depth=3))
 
 
 def _texts(content: bytes, depth: int) -> Iterator[str]:

@@ -35,9 +35,7 @@ from opencode_env.conformance.user_home import Finished, Running, UserHome, clos
 from opencode_env.scripted_model import RecordedRequest, ScriptedModel
 
 KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"
-_PARALLEL = "8"
 _RUN_SECONDS = 540.0
-_INTERRUPTED = 130
 
 
 class CannotRun(Exception):
@@ -129,7 +127,7 @@ def gather_evidence(subject: Subject, root: Path, names: Collection[str], rows: 
     runs = asyncio.run(gather())
     for evidence in runs.made.values():
         finished = evidence.finished
-        if not finished.episodes and finished.exit_code != _INTERRUPTED:
+        if not finished.episodes and finished.exit_code != 128 + signal.SIGINT:
             raise CannotRun(f"vf-eval ended with {finished.exit_code} before any rollout:\n{finished.log[-3000:]}")
     return runs
 
@@ -151,7 +149,7 @@ class _Stage:
         path = self.home.root / "rows.jsonl"
         path.write_text("".join(json.dumps(row.data(self.subject.seconds)) + "\n" for row in rows))
         taskset = ["--env.taskset.id", "conformance-tasks", "--env.taskset.rows", str(path)]
-        options = [*self.subject.vf_arguments, *taskset, "--client.api-key-var", KEY_VARIABLE, "-c", _PARALLEL]
+        options = [*self.subject.vf_arguments, *taskset, "--client.api-key-var", KEY_VARIABLE, "-c", "8"]
         variables = {
             KEY_VARIABLE: self.key,
             JOURNAL_VARIABLE: str(self._journal),

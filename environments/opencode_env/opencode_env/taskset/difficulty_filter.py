@@ -23,7 +23,6 @@ logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 Mask = Any
 """An Arrow boolean array: whether each row is kept."""
 _BELOW, _ABOVE, _BINS = -1, 10, 10
-_BAR_WIDTH = 40
 
 
 def floats(values: Iterable[float]) -> Any:
@@ -115,4 +114,4 @@ class FilterReport:
         outside = [("< 0", self.tenths[_BELOW])], [("> 1", self.tenths[_ABOVE]), ("unrated", self.unrated)]
         rows = [row for row in outside[0] if row[1]] + rows + [row for row in outside[1] if row[1]]
         highest = max(count for _, count in rows) or 1
-        return "\n".join(f"  {label:<10} {count:>9} {'#' * -(-count * _BAR_WIDTH // highest)}" for label, count in rows)
+        return "\n".join(f"  {label:<10} {count:>9} {'#' * -(-count * 40 // highest)}" for label, count in rows)

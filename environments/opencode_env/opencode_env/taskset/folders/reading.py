@@ -91,7 +91,6 @@ logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 BUILT_IMAGE = "localhost/opencode-task"
 """Name of the images that are built from task directories; the tag is a hash of what they are built from."""
 
-INSTRUCTION_FILE = "instruction.md"
 SCRIPT_FILE = "tests/test.sh"
 _WORKDIR = re.compile(r"^\s*WORKDIR\s+(?P<path>\S+)\s*$", re.IGNORECASE | re.MULTILINE)
 _FROM = re.compile(r"^\s*FROM\s", re.IGNORECASE | re.MULTILINE)
@@ -141,7 +140,7 @@ def _row(directory: Path, name: str, number: int, declared: Declaration) -> Row:
     said = {**declared.task, **declared.metadata}
     values = {
         "id": name,
-        "question": _inside(directory, INSTRUCTION_FILE).read_text(encoding="utf-8").strip(),
+        "question": _inside(directory, "instruction.md").read_text(encoding="utf-8").strip(),
         "image": image,
         "workdir": environment.workdir or _declared_workdir(dockerfile),
         "agent_timeout": declared.agent.timeout_sec,
