@@ -191,8 +191,7 @@ class TaskCheck:
                 except GoldError:
                     continue  # what cannot be applied is not a solution
                 reward = (await box.score()).reward
-            allowed = _CLOSE if miss.answer is not None else 1 - _CLOSE
-            if reward > allowed:
+            if reward > (_CLOSE if miss.answer is not None else 1 - _CLOSE):
                 self._note("near-miss-passes", f"{name} scores {reward:g}")
 
     async def _apply(self, gold: Gold, box: Box) -> None:

@@ -152,8 +152,7 @@ async def readable_in(runtime: vf.Runtime) -> Readable:
 
 async def work_in(runtime: vf.Runtime, workdir: str) -> dict[str, str]:
     """The texts below the work directory, by path; those of tools' own caches are left out."""
-    packed = await _packed(runtime, [workdir], [], Readable())
-    texts = texts_of(packed)
+    texts = texts_of(await _packed(runtime, [workdir], [], Readable()))
     return {name: text for name, text in texts.items() if not {".git", *_GENERATED} & set(name.split("/"))}
 
 

@@ -116,5 +116,4 @@ def _filler(schema: JsonValue) -> JsonValue:
 
 
 def _rank(name: str) -> int:
-    lowered = name.lower()
-    return next((place for place, word in enumerate(COMMAND_TOOLS) if word in lowered), len(COMMAND_TOOLS))
+    return next((place for place, word in enumerate(COMMAND_TOOLS) if word in name.lower()), len(COMMAND_TOOLS))

@@ -182,9 +182,8 @@ async def _main(stage: _Stage) -> Evidence:
 
 
 async def _dead(stage: _Stage) -> Evidence:
-    policy = RowPolicy(DEAD_ROWS, stage.subject.dialect)
     async with stage.running(DEAD_ROWS, f"http://127.0.0.1:{closed_port()}/v1") as run:
-        return stage.evidence(await run.finish(_RUN_SECONDS), policy, None)
+        return stage.evidence(await run.finish(_RUN_SECONDS), RowPolicy(DEAD_ROWS, stage.subject.dialect), None)
 
 
 async def _interrupted(stage: _Stage) -> Evidence:
@@ -228,7 +227,6 @@ def _outermost_bubblewrap(pid: int) -> int:
     found = pid
     while pid > 1:
         stat = Path("/proc", str(pid), "stat").read_text()
-        name = stat.partition("(")[2].rpartition(")")[0]
-        found = pid if name == "bwrap" else found
+        found = pid if stat.partition("(")[2].rpartition(")")[0] == "bwrap" else found
         pid = int(stat.rpartition(")")[2].split()[1])
     return found

@@ -58,8 +58,7 @@ class Row:
     def data(self, seconds: float) -> dict[str, Any]:
         """The row as the taskset reads it."""
         timeout = {"agent": self.seconds or seconds, "setup": 90.0, "finalize": 90.0, "scoring": 90.0}
-        prompt = f"{self.mark} do what the script says"
-        return {"id": self.name, "prompt": prompt, "timeout": timeout, **self.fields}
+        return {"id": self.name, "prompt": f"{self.mark} do what the script says", "timeout": timeout, **self.fields}
 
 
 def some_process(pattern: str) -> str:

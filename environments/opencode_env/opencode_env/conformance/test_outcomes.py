@@ -98,8 +98,7 @@ def test_a_spent_budget_of_tokens_is_a_stop_and_is_scored(row: Row) -> None:
 
 @pytest.mark.rows("window")
 def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Row) -> None:
-    promise = "A context window that is full is the policy's doing"
-    assert_ended(row("window"), Outcome.CONTEXT_FULL, promise)
+    assert_ended(row("window"), Outcome.CONTEXT_FULL, "A context window that is full is the policy's doing")
 
 
 @pytest.mark.rows("silent")

@@ -64,9 +64,8 @@ def read_question(row: Row, key: str) -> Question:
 
 
 def _from_messages(row: Row, key: str, value: list[object]) -> Question:
-    present = [given_fields(entry) for entry in value]
     try:
-        messages = _MESSAGES.validate_python(present)
+        messages = _MESSAGES.validate_python([given_fields(entry) for entry in value])
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
