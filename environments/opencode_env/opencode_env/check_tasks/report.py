@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 Kind = Literal[
     "untouched-passes",
@@ -23,19 +23,15 @@ Kind = Literal[
 """`broken`: its setup or scoring is an error. `not-looked-at`: something of the sandbox could not be searched."""
 
 
-class Finding(BaseModel):
+class Finding(BaseModel, frozen=True):
     """One thing that is wrong with a task."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: Kind
     told: str
 
 
-class Report(BaseModel):
+class Report(BaseModel, frozen=True):
     """One task."""
-
-    model_config = ConfigDict(frozen=True)
 
     key: str
     """The task's identity."""

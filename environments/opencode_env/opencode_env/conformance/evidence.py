@@ -12,6 +12,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,9 +143,7 @@ class _Stage:
         self.key = f"sk-conformance-{secrets.token_hex(16)}"
         self._journal = root / "journal.jsonl"
 
-    def running(
-        self, rows: Sequence[Row], base_url: str, *arguments: str
-    ) -> contextlib.AbstractAsyncContextManager[Running]:
+    def running(self, rows: Sequence[Row], base_url: str, *arguments: str) -> AbstractAsyncContextManager[Running]:
         """The evaluation of these rows, started."""
         path = self.home.root / "rows.jsonl"
         path.write_text("".join(json.dumps(row.data(self.subject.seconds)) + "\n" for row in rows))
@@ -158,11 +157,10 @@ class _Stage:
         }
         return self.home.running("suite", base_url, *options, *arguments, env=variables)
 
-    def evidence(self, finished: Finished, policy: RowPolicy, model: ScriptedModel | None) -> Evidence:
+    def evidence(self, finished: Finished, policy: RowPolicy, requests: Sequence[RecordedRequest] = ()) -> Evidence:
         """What there is to see when it has ended."""
         written = self._journal.read_text().splitlines() if self._journal.exists() else []
         journal = [json.loads(line) for line in written]
-        requests = model.requests if model is not None else []
         return Evidence(finished, journal, requests, self.home.leftovers(), policy, self.key)
 
 
@@ -178,12 +176,12 @@ async def _main(stage: _Stage) -> Evidence:
             if killing is not None:
                 killing.cancel()
                 await asyncio.gather(killing, return_exceptions=True)
-        return stage.evidence(finished, policy, model)
+        return stage.evidence(finished, policy, model.requests)
 
 
 async def _dead(stage: _Stage) -> Evidence:
     async with stage.running(DEAD_ROWS, f"http://127.0.0.1:{closed_port()}/v1") as run:
-        return stage.evidence(await run.finish(_RUN_SECONDS), RowPolicy(DEAD_ROWS, stage.subject.dialect), None)
+        return stage.evidence(await run.finish(_RUN_SECONDS), RowPolicy(DEAD_ROWS, stage.subject.dialect))
 
 
 async def _interrupted(stage: _Stage) -> Evidence:
@@ -200,7 +198,7 @@ async def _interrupted(stage: _Stage) -> Evidence:
             await until(everywhere, seconds=_RUN_SECONDS)
         if run.process.returncode is None:
             run.process.send_signal(signal.SIGINT)
-        return stage.evidence(await run.finish(_RUN_SECONDS), policy, model)
+        return stage.evidence(await run.finish(_RUN_SECONDS), policy, model.requests)
 
 
 EVALUATIONS = {"main": _main, "dead": _dead, "interrupted": _interrupted}

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.folders.task_folder import Healthcheck
@@ -20,11 +20,7 @@ _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMG])B?", re.IGNORECA
 _MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Network(_Section):
+class Network(BaseModel, frozen=True, extra="ignore"):
     """A section that may bound the network."""
 
     network_mode: str | None = None
@@ -34,15 +30,9 @@ class Network(_Section):
     @property
     def allowed(self) -> list[str] | None:
         """What may be reached: all, or these hosts; None is not said."""
-        match self.network_mode:
-            case None:
-                return [] if self.allow_internet is False else None
-            case "public":
-                return ["*"]
-            case "no-network":
-                return []
-            case _:
-                return self.allowed_hosts
+        if self.network_mode is None:
+            return [] if self.allow_internet is False else None
+        return {"public": ["*"], "no-network": []}.get(self.network_mode, self.allowed_hosts)
 
 
 class Environment(Network):
@@ -82,7 +72,7 @@ class Environment(Network):
         return [name for name, value in given.items() if value] + ([f'os = "{self.os}"'] if self.os != "linux" else [])
 
 
-class Artifact(_Section):
+class Artifact(BaseModel, frozen=True, extra="ignore"):
     """One path that travels to a verifier of its own."""
 
     source: str
@@ -121,7 +111,7 @@ class Verifier(Network):
         return self
 
 
-class Declaration(_Section):
+class Declaration(BaseModel, frozen=True, extra="ignore"):
     """A whole `task.toml`."""
 
     metadata: dict[str, Any] = {}
