@@ -13,19 +13,14 @@ from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply, Us
 
 RIGHT, WRONG = "the-right-answer", "a-wrong-answer"
 """What the scripted model says when it is right, and when it is wrong."""
-
 MAX_TURNS = 6
 """The seat's limit, reached by the row `turns` only."""
-
 MAX_TOTAL_TOKENS = 5_000_000
 """The seat's budget, reached by the row `budget` only."""
-
 LIMIT_SECONDS = 60.0
 """Time limit of the row whose agent runs a command without end: enough to come that far on a busy machine."""
-
 SILENT_SECONDS = 45.0
 """Time limit of the row whose model never answers: enough to ask it on a busy machine."""
-
 SERVICE, VICTIM = "sleep 59841", "sleep 59842"
 """Processes that the setup of a row leaves running; the sandbox of the second one is killed."""
 
