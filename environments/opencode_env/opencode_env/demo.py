@@ -53,8 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 
 async def run_demo(options: argparse.Namespace) -> int:
     """Run the evaluation and print the table; returns the process's exit code."""
-    policy = SamplesPolicy(options.success_rate, options.seed, {})
-    async with ScriptedModel(policy) as model:
+    async with ScriptedModel(SamplesPolicy(options.success_rate, options.seed, {})) as model:
         _say(f"model: {LABEL}, at {model.base_url}")
         code, run = await _evaluate(options, model.base_url)
     if code != 0:

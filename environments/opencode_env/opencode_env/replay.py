@@ -93,7 +93,7 @@ async def replay(cassette: Cassette, *, opencode: str | None = None, pin: bool =
         opencode=None if trace is None else trace.info.get("agent", {}).get("version"),
         turns=policy.asked,
         differences=policy.all_differences(),
-        replaced=0 if pins is None else pins.replaced,
+        replaced=0 if pins is None else len(pins.replaced),
         recorded_reward=recorded.reward,
         reward=trace.reward if trace is not None and trace.rewards and trace.ok else None,
         error=f"{errors[-1].type}: {errors[-1].message}" if errors else None,
@@ -144,12 +144,8 @@ class _Pins:
 
     def __init__(self, recorded: Mapping[str, list[Any]]) -> None:
         self._recorded = recorded
-        self._replaced: set[tuple[str, int]] = set()
-
-    @property
-    def replaced(self) -> int:
-        """How many results were not as recorded; each comes with every later request."""
-        return len(self._replaced)
+        self.replaced: set[tuple[str, int]] = set()
+        """The results that were not as recorded, by call and number; each comes with every later request."""
 
     def put_on(self, task: vf.Task[Any, Any, Any]) -> vf.Task[Any, Any, Any]:
         """The task with a hook that verifiers runs over each request; it looks for hooks on a task's class alone."""
@@ -171,7 +167,7 @@ class _Pins:
                 number = seen[message.tool_call_id] = seen.get(message.tool_call_id, -1) + 1
                 results = self._recorded.get(message.tool_call_id, [])
                 if number < len(results) and message.content != results[number]:
-                    self._replaced.add((message.tool_call_id, number))
+                    self.replaced.add((message.tool_call_id, number))
                     result = results[number]
                     if isinstance(result, str) and len(result.encode()) > _CUT_BEYOND:
                         result = [TextContentPart(text=result)]

@@ -48,11 +48,6 @@ class Options:
     max_page_chars: int = _option(20_000, "characters of a page that one call of `open` returns")
     allow_private: bool = _option(False, "let `open` reach addresses of this machine and its networks")
 
-    def headers(self) -> dict[str, str]:
-        """What proves who asks."""
-        key = os.environ.get(KEY_VARIABLE, "")
-        return {self.key_header: f"{self.key_prefix}{key}"} if key else {}
-
 
 async def search(query: str, count: int, options: Options) -> str:
     """The results as a numbered list of title, address and snippet.
@@ -66,8 +61,10 @@ async def search(query: str, count: int, options: Options) -> str:
         options.count_field: min(max(count, 1), MAX_RESULTS),
     }
     parameters = {"json": asked} if options.method == "POST" else {"params": asked}
+    key = os.environ.get(KEY_VARIABLE, "")
+    headers = {options.key_header: f"{options.key_prefix}{key}"} if key else {}
     problem = ""
-    async with httpx.AsyncClient(timeout=options.timeout, headers=options.headers(), trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=options.timeout, headers=headers, trust_env=False) as client:
         for attempt in range(_TRIES):
             try:
                 async with asyncio.timeout(options.timeout):

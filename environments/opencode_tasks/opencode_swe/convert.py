@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 PACKAGE = "swebench==4.1.0"
-PROGRAM = "convert_program.py"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,16 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python", help="a Python that has swebench 4.1.0 already")
     parser.add_argument("--namespace", default="swebench", help="registry namespace of the images (default: swebench)")
     options = parser.parse_args(arguments)
-    program = str(files("opencode_swe").joinpath(PROGRAM))
-    given = [program, options.rows, options.new_rows, options.namespace]
     if options.python:
-        return subprocess.run([options.python, *given], check=False).returncode
-    uv = shutil.which("uv")
-    if uv is None:
+        python = [options.python]
+    elif uv := shutil.which("uv"):
+        python = [uv, "run", "--isolated", "--no-project", "--with", PACKAGE, "python"]
+    else:
         parser.error(f"uv is not installed; make an environment with {PACKAGE}, and name its Python with --python")
-    return subprocess.run(
-        [uv, "run", "--isolated", "--no-project", "--with", PACKAGE, "python", *given], check=False
-    ).returncode
+    program = str(files("opencode_swe").joinpath("convert_program.py"))
+    return subprocess.run([*python, program, options.rows, options.new_rows, options.namespace], check=False).returncode
 
 
 if __name__ == "__main__":

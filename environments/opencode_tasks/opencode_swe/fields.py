@@ -1,4 +1,7 @@
-"""Cells of the rows that software engineering datasets have, read into what `SweProblem` wants."""
+"""Cells of the rows that software engineering datasets have, read into what `SweProblem` wants.
+
+Every function of a row raises `DatasetError` where a cell holds something else.
+"""
 
 import json
 import re
@@ -22,29 +25,17 @@ _SWAPPED = {
 
 
 def text_of(row: Row, *names: str) -> str:
-    """The first of these cells that holds text; empty without one.
-
-    Raises:
-        DatasetError: a cell holds something else.
-    """
+    """The first of these cells that holds text; empty without one."""
     return next((value for name in names if (value := text(row, name)) is not None), "")
 
 
 def required_text(row: Row, *names: str) -> str:
-    """As `text_of`.
-
-    Raises:
-        DatasetError: none holds text.
-    """
+    """As `text_of`, but a row without any such text is refused."""
     return text_of(row, *names) or row.refuse(names[0], "is missing or empty")
 
 
 def value_of(row: Row, name: str) -> Any:
-    """A cell that holds JSON, as text or as it is.
-
-    Raises:
-        DatasetError: the text is not JSON.
-    """
+    """A cell that holds JSON, as text or as it is."""
     value = row.cell(name)
     if not isinstance(value, str):
         return value
@@ -55,11 +46,7 @@ def value_of(row: Row, name: str) -> Any:
 
 
 def names_of(row: Row, name: str) -> list[str]:
-    """A list of tests, also as JSON text.
-
-    Raises:
-        DatasetError: it is something else.
-    """
+    """A list of tests, also as JSON text."""
     found = value_of(row, name)
     if not isinstance(found, list | tuple) or not all(isinstance(test, str) for test in found):
         row.refuse(name, "must be a list of tests")
@@ -71,11 +58,7 @@ _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|testing)(?:/|$)|(?:^|/)(?:test_[^/]*|
 
 
 def parsed_patch(row: Row, name: str) -> str:
-    """The patch that a commit of R2E-Gym tells in parts, without its tests; empty where the cell is.
-
-    Raises:
-        DatasetError: the cell holds something else.
-    """
+    """The patch that a commit of R2E-Gym tells in parts, without its tests; empty where the cell is."""
     found = value_of(row, name)
     if not found:
         return ""

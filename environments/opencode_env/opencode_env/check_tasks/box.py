@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from agent_sandbox.confined import Bind
 from agent_sandbox.toolbox.scoring import attach
@@ -63,21 +64,12 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
 
     def __init__(self, config: CliAgentEnvConfig) -> None:
         super().__init__(config)
-        self._solutions: dict[int, Path] = {}
+        self._solutions: WeakKeyDictionary[Agent, Path] = WeakKeyDictionary()
 
     async def local_binds(self, agent: Agent) -> list[Bind]:
         """No agent's program is shown, but the solution that is to be applied."""
-        solution = self._solutions.get(id(agent))
+        solution = self._solutions.get(agent)
         return [] if solution is None else [Bind(solution, SOLUTION)]
-
-    @asynccontextmanager
-    async def _showing(self, agent: Agent, solution: Path | None) -> AsyncIterator[None]:
-        if solution is not None:
-            self._solutions[id(agent)] = solution
-        try:
-            yield
-        finally:
-            self._solutions.pop(id(agent), None)
 
     @asynccontextmanager
     async def box(self, task: Task[Any, Any, Any], solution: Path | None = None) -> AsyncIterator[Box]:
@@ -86,15 +78,15 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
         Raises:
             RolloutError: it did not start, or its setup failed.
         """
-        context = ModelContext(model="none", client=EvalClientConfig())
-        agent = self._episode_agents(context, [], None, None).agent
+        agent = self._episode_agents(ModelContext(model="none", client=EvalClientConfig()), [], None, None).agent
+        if solution is not None:
+            self._solutions[agent] = solution
         trace = trace_for(task, agent.config)
         seconds = agent.timeout.rollout or task.data.timeout.agent or DEFAULT_ROLLOUT_SECONDS
         scoring = agent.timeout.scoring if agent.timeout.scoring is not None else task.data.timeout.scoring
         rollout = Rollout()
         rollout.begin(trace)
         async with (
-            self._showing(agent, solution),
             self._turns.turn(agent.runtime_config) as rollout.start,
             self._sandbox(task, agent, rollout) as runtime,
         ):

@@ -23,7 +23,6 @@ from opencode_env.taskset.gold.solution import Gold, GoldError, apply_gold, gold
 
 LEAST_AGENT_SECONDS = 10.0
 """An agent needs one to three seconds to its first model call, and has done nothing then."""
-_NEARLY = 0.8
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,10 @@ def misfits(limits: Limits) -> Iterator[str]:
 
 def tight(seconds: float, limit: float | None, what: str) -> Iterator[str]:
     """That a sound solution needed nearly all of a limit."""
-    if limit is not None and seconds > _NEARLY * limit:
+    if limit is not None and seconds > 0.8 * limit:
         yield f"{what} took {seconds:.1f} s of its {limit:g} s with the gold solution"
 
 
-FULL = 1.0
 _CLOSE = 1e-6
 _LEAST_HIDDEN = 60
 """Characters of a command of one line: a shorter one runs tests and holds none."""
@@ -162,7 +160,7 @@ class TaskCheck:
                 firsts.append(scored.reward)
                 agains.append((await box.score(self._reordered())).reward)
         self.gold = [*firsts, *agains]
-        if max(firsts) < FULL - _CLOSE:
+        if max(firsts) < 1 - _CLOSE:
             self._note("gold-fails", f"the gold solution scores {_listed(firsts)}, and not 1")
         self._steady(firsts, agains, "with the gold solution")
         return changes
@@ -193,8 +191,7 @@ class TaskCheck:
                 except GoldError:
                     continue  # what cannot be applied is not a solution
                 reward = (await box.score()).reward
-            allowed = _CLOSE if miss.answer is not None else FULL - _CLOSE
-            if reward > allowed:
+            if reward > (_CLOSE if miss.answer is not None else 1 - _CLOSE):
                 self._note("near-miss-passes", f"{name} scores {reward:g}")
 
     async def _apply(self, gold: Gold, box: Box) -> None:

@@ -27,7 +27,6 @@ from opencode_env.check_tasks.write_folder import FolderError, write_folder
 from opencode_env.taskset import DatasetError, OpenCodeTask
 
 PROG = "opencode-check-tasks"
-_PROGRESS_SECONDS = 10.0
 _EPILOG = (
     "Every other option is one of vf-eval's (--env.taskset.answer-key, --env.agent.runtime.type podman, @ file.toml). "
     "Exit code 0: nothing was found; 1: there are findings; 2: the check could not be done, or not of all tasks."
@@ -125,7 +124,7 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[Report]:
 
 
 class _Progress:
-    """A line on stderr every few seconds."""
+    """A line on stderr every ten seconds."""
 
     def __init__(self) -> None:
         self._started = self._told = time.monotonic()
@@ -133,7 +132,7 @@ class _Progress:
 
     def add(self) -> None:
         self._done, now = self._done + 1, time.monotonic()
-        if now - self._told >= _PROGRESS_SECONDS:
+        if now - self._told >= 10:
             self._told = now
             rate = self._done / (now - self._started)
             print(f"{PROG}: {self._done} tasks, {rate:.2f} a second", file=sys.stderr, flush=True)  # noqa: T201

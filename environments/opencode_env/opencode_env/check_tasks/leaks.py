@@ -8,10 +8,10 @@ or where its line says that it is the answer.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import contains
 
 _GROUPED = re.compile(r"(?<=\d)[,_'\u00a0\u202f](?=\d{3}(?!\d))")
 """What stands between the thousands of a number."""
-_LEAST_LINE = 4
 _LEAST = 16
 """Characters: a shorter text is not a secret."""
 _LEAST_WHOLE = 3
@@ -49,9 +49,9 @@ def change_of(name: str, before: str | None, after: str) -> Secret:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines that can tell, without what a patch or an indentation puts before them."""
+    """The lines that can tell, of four characters or more, without what a patch or an indentation puts before them."""
     found = (line.strip().removeprefix("+").strip() for line in text.splitlines())
-    return [line for line in found if len(line) >= _LEAST_LINE]
+    return [line for line in found if len(line) >= 4]
 
 
 def holds(text: str, secret: Secret) -> bool:
@@ -71,15 +71,10 @@ def _holds(lines: list[str], secret: Secret) -> bool:
     if secret.together:
         size = len(secret.lines)
         starts = [number for number, line in enumerate(lines) if secret.lines[0] in line]
-        return any(_same(lines[start : start + size], secret.lines) for start in starts)
+        runs = (lines[start : start + size] for start in starts)
+        return any(len(run) == size and all(map(contains, run, secret.lines)) for run in runs)
     rest = iter(lines)
     return all(any(wanted in line for line in rest) for wanted in secret.lines)
-
-
-def _same(lines: Iterable[str], wanted: tuple[str, ...]) -> bool:
-    return len(found := list(lines)) == len(wanted) and all(
-        part in line for part, line in zip(wanted, found, strict=True)
-    )
 
 
 def says_answer(text: str, answer: str, name: str = "") -> bool:

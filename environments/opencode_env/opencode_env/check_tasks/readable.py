@@ -17,7 +17,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 
 import verifiers.v1 as vf
@@ -29,7 +28,6 @@ from opencode_env.check_tasks.leaks import NAMES
 
 MAX_UNPACKED_BYTES = 4 * 1024 * 1024
 """Of what one file holds, unpacked."""
-_DEPTH = 3
 _SPOKEN = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}\s*")
 _STREAMS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
@@ -42,34 +40,30 @@ _STREAMS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
 
 def plain_text(content: bytes) -> str:
     """The content if it is UTF-8 text, else nothing."""
-    return content.decode() if _is_text(content) else ""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return ""
+    return "" if "\0" in text else text
 
 
 def text_of(content: bytes) -> str:
     """All that is readable in the content, one part a line; empty if nothing is."""
-    return "\n".join(_texts(content, _DEPTH))
+    return "\n".join(_texts(content, depth=3))
 
 
 def _texts(content: bytes, depth: int) -> Iterator[str]:
-    inner = list(_unpacked(content)) if depth else []
+    inner, plain = list(_unpacked(content)) if depth else [], plain_text(content)
     for one in inner:
         yield from _texts(one, depth - 1)
-    if inner and not _is_text(content):
+    if inner and not plain:
         return
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         yield content.decode("utf-16", errors="replace")
-    elif _is_text(content):
-        yield content.decode()
+    elif plain:
+        yield plain
     elif spoken := _SPOKEN.findall(content):
         yield "\n".join(part.decode() for part in spoken)
-
-
-def _is_text(content: bytes) -> bool:
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in content
 
 
 def _unpacked(content: bytes) -> Iterator[bytes]:
@@ -145,9 +139,11 @@ async def readable_in(runtime: vf.Runtime) -> Readable:
     places = ["/"] if isinstance(runtime, TrustedSystem) else ["/", *_ADDED]
     packed = await _packed(runtime, places, await _left_out(runtime), found)
     found.texts |= {name: text for name, text in texts_of(packed, text_of).items() if "/objects/" not in name}
-    found.texts[NAMES] = "\n".join(map(words_of, sorted(_names(packed))))
-    for repository in _repositories(packed):
-        found.texts |= await _objects(runtime, repository, found)
+    names = _names(packed)
+    found.texts[NAMES] = "\n".join(map(words_of, sorted(names)))
+    for directory in [name.removesuffix("/HEAD") for name in sorted(names) if name.endswith("/HEAD")]:
+        if directory and f"{directory}/config" in names:
+            found.texts |= await _objects(runtime, directory, found)
     listed = (await runtime.run(["env"], {})).stdout.splitlines()
     pairs = (line.partition("=") for line in listed if "=" in line)
     found.texts |= {f"the variable {name}": value for name, _, value in pairs}
@@ -156,8 +152,7 @@ async def readable_in(runtime: vf.Runtime) -> Readable:
 
 async def work_in(runtime: vf.Runtime, workdir: str) -> dict[str, str]:
     """The texts below the work directory, by path; those of tools' own caches are left out."""
-    packed = await _packed(runtime, [workdir], [], Readable())
-    texts = texts_of(packed)
+    texts = texts_of(await _packed(runtime, [workdir], [], Readable()))
     return {name: text for name, text in texts.items() if not {".git", *_GENERATED} & set(name.split("/"))}
 
 
@@ -216,15 +211,6 @@ def _names(packed: bytes) -> set[str]:
 def words_of(path: str) -> str:
     """A path as a sentence: /app/answer_4711.txt says that the answer is 4711."""
     return re.sub(r"(?i)(answer|solution|expected|secret)(?: is)? (?=\S)", r"\1: ", re.sub(r"[/_\s-]+", " ", path))
-
-
-def _repositories(packed: bytes) -> Iterator[str]:
-    """The git directories whose HEAD is in the archive."""
-    names = _names(packed)
-    for name in sorted(names):
-        place = PurePosixPath(name)
-        if place.name == "HEAD" and f"{place.parent}/config" in names:
-            yield str(place.parent)
 
 
 async def _objects(runtime: vf.Runtime, directory: str, found: Readable) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 Kind = Literal[
     "untouched-passes",
@@ -23,19 +23,15 @@ Kind = Literal[
 """`broken`: its setup or scoring is an error. `not-looked-at`: something of the sandbox could not be searched."""
 
 
-class Finding(BaseModel):
+class Finding(BaseModel, frozen=True):
     """One thing that is wrong with a task."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: Kind
     told: str
 
 
-class Report(BaseModel):
+class Report(BaseModel, frozen=True):
     """One task."""
-
-    model_config = ConfigDict(frozen=True)
 
     key: str
     """The task's identity."""
@@ -99,10 +95,9 @@ def table(reports: Iterable[Report]) -> str:
     for report in reports:
         tasks += 1
         failed += bool(report.findings)
-        kinds.update(finding.kind for finding in report.findings)
         told: list[tuple[str, str]] = [(finding.kind, finding.told) for finding in report.findings]
         told += [("error", report.error)] if report.error else []
-        kinds.update(["error"] if report.error else [])
+        kinds.update(kind for kind, _ in told)
         lines += [(report.key, kind, " ".join(str(words).split())[:300]) for kind, words in told]
     widths = [max((len(line[column]) for line in lines), default=0) for column in (0, 1)]
     shown = [f"{key[:60]:{min(widths[0], 60)}}  {kind:{widths[1]}}  {told}" for key, kind, told in lines]

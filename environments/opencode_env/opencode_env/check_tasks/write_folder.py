@@ -47,8 +47,7 @@ async def write_folder(env: CheckEnv, task: OpenCodeTask, root: Path) -> Path:
     name = str(task.data.id or task.key)
     folder = root / "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
     shutil.rmtree(folder, ignore_errors=True)
-    shown = task.with_data(swe=problem.model_copy(update={"hidden": []}))
-    async with env.box(shown) as box:
+    async with env.box(task.with_data(swe=problem.model_copy(update={"hidden": []}))) as box:
         parser = await _own_parser(box, problem, workdir)
         before = await list_tree(box.runtime, workdir)
         if task.data.image is None:

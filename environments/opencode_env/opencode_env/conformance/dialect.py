@@ -14,10 +14,8 @@ from opencode_env.scripted_model import ChatRequest, Reply, ToolCall
 
 COMMAND_PARAMETERS = ("command", "cmd", "commands", "script", "code", "keystrokes")
 """Names under which tools take a shell command, the surest first."""
-
 COMMAND_TOOLS = ("bash", "shell", "terminal", "exec", "command", "run")
 """Words in the names of tools that run shell commands, the surest first."""
-
 _FILLERS: Mapping[str, JsonValue] = {"integer": 600, "number": 600, "boolean": False, "array": [], "object": {}}
 """Values of further required parameters by JSON type; a number is most often a time limit."""
 
@@ -116,5 +114,4 @@ def _filler(schema: JsonValue) -> JsonValue:
 
 
 def _rank(name: str) -> int:
-    lowered = name.lower()
-    return next((place for place, word in enumerate(COMMAND_TOOLS) if word in lowered), len(COMMAND_TOOLS))
+    return next((place for place, word in enumerate(COMMAND_TOOLS) if word in name.lower()), len(COMMAND_TOOLS))

@@ -10,13 +10,16 @@ import json
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent_sandbox.conformance.promises import until
 
+from opencode_env.conformance.dialect import Dialect
 from opencode_env.conformance.rows import (
     DEAD_ROWS,
     INTERRUPTED_PROCESSES,
@@ -28,19 +31,45 @@ from opencode_env.conformance.rows import (
     RowPolicy,
     main_rows,
 )
-from opencode_env.conformance.subject import Subject, python_path
 from opencode_env.conformance.taskset import JOURNAL_VARIABLE
 from opencode_env.conformance.user_home import Finished, Running, UserHome, closed_port, is_closed
 from opencode_env.scripted_model import RecordedRequest, ScriptedModel
 
 KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"
-_PARALLEL = "8"
 _RUN_SECONDS = 540.0
-_INTERRUPTED = 130
 
 
 class CannotRun(Exception):
     """`vf-eval` ended before any rollout; the message holds the end of its log."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the options of the suite say."""
+
+    harness: str | None
+    """Id of the harness; None: the one that the environment pins."""
+    env: str
+    """Id of a `CliAgentEnv`."""
+    runtime: str
+    """Runtime of the seat; `confined` is the local sandbox."""
+    arguments: Sequence[str]
+    """Further arguments of `vf-eval`."""
+    dialect: Dialect
+    seconds: float
+    """The agent's time limit in rows where it should not need one."""
+
+    @property
+    def confined(self) -> bool:
+        """Whether it runs in the confined local sandbox, whose processes and files are seen from here."""
+        return self.runtime == "confined"
+
+    @property
+    def vf_arguments(self) -> list[str]:
+        """What `vf-eval` needs to play the suite's taskset with this agent."""
+        runtime = "subprocess" if self.confined else self.runtime
+        harness = [] if self.harness is None else ["--env.agent.harness.id", self.harness]
+        return ["--env.id", self.env, "--env.agent.runtime.type", runtime, *harness, *self.arguments]
 
 
 @dataclass(frozen=True)
@@ -99,7 +128,7 @@ def gather_evidence(subject: Subject, root: Path, names: Collection[str], rows: 
     runs = asyncio.run(gather())
     for evidence in runs.made.values():
         finished = evidence.finished
-        if not finished.episodes and finished.exit_code != _INTERRUPTED:
+        if not finished.episodes and finished.exit_code != 128 + signal.SIGINT:
             raise CannotRun(f"vf-eval ended with {finished.exit_code} before any rollout:\n{finished.log[-3000:]}")
     return runs
 
@@ -114,27 +143,24 @@ class _Stage:
         self.key = f"sk-conformance-{secrets.token_hex(16)}"
         self._journal = root / "journal.jsonl"
 
-    @contextlib.asynccontextmanager
-    async def running(self, rows: Sequence[Row], base_url: str, *arguments: str) -> AsyncIterator[Running]:
+    def running(self, rows: Sequence[Row], base_url: str, *arguments: str) -> AbstractAsyncContextManager[Running]:
         """The evaluation of these rows, started."""
         path = self.home.root / "rows.jsonl"
         path.write_text("".join(json.dumps(row.data(self.subject.seconds)) + "\n" for row in rows))
         taskset = ["--env.taskset.id", "conformance-tasks", "--env.taskset.rows", str(path)]
-        options = [*self.subject.vf_arguments, *taskset, "--client.api-key-var", KEY_VARIABLE, "-c", _PARALLEL]
+        options = [*self.subject.vf_arguments, *taskset, "--client.api-key-var", KEY_VARIABLE, "-c", "8"]
         variables = {
             KEY_VARIABLE: self.key,
             JOURNAL_VARIABLE: str(self._journal),
             # Programs of agents are installed once per machine, not once per home.
             "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv"),
         }
-        async with self.home.running("suite", base_url, *options, *arguments, env=variables) as run:
-            yield run
+        return self.home.running("suite", base_url, *options, *arguments, env=variables)
 
-    def evidence(self, finished: Finished, policy: RowPolicy, model: ScriptedModel | None) -> Evidence:
+    def evidence(self, finished: Finished, policy: RowPolicy, requests: Sequence[RecordedRequest] = ()) -> Evidence:
         """What there is to see when it has ended."""
         written = self._journal.read_text().splitlines() if self._journal.exists() else []
         journal = [json.loads(line) for line in written]
-        requests = model.requests if model is not None else []
         return Evidence(finished, journal, requests, self.home.leftovers(), policy, self.key)
 
 
@@ -150,13 +176,12 @@ async def _main(stage: _Stage) -> Evidence:
             if killing is not None:
                 killing.cancel()
                 await asyncio.gather(killing, return_exceptions=True)
-        return stage.evidence(finished, policy, model)
+        return stage.evidence(finished, policy, model.requests)
 
 
 async def _dead(stage: _Stage) -> Evidence:
-    policy = RowPolicy(DEAD_ROWS, stage.subject.dialect)
     async with stage.running(DEAD_ROWS, f"http://127.0.0.1:{closed_port()}/v1") as run:
-        return stage.evidence(await run.finish(_RUN_SECONDS), policy, None)
+        return stage.evidence(await run.finish(_RUN_SECONDS), RowPolicy(DEAD_ROWS, stage.subject.dialect))
 
 
 async def _interrupted(stage: _Stage) -> Evidence:
@@ -173,7 +198,7 @@ async def _interrupted(stage: _Stage) -> Evidence:
             await until(everywhere, seconds=_RUN_SECONDS)
         if run.process.returncode is None:
             run.process.send_signal(signal.SIGINT)
-        return stage.evidence(await run.finish(_RUN_SECONDS), policy, model)
+        return stage.evidence(await run.finish(_RUN_SECONDS), policy, model.requests)
 
 
 EVALUATIONS = {"main": _main, "dead": _dead, "interrupted": _interrupted}
@@ -187,12 +212,19 @@ async def _kill_sandbox(stage: _Stage, policy: RowPolicy) -> None:
             os.kill(_outermost_bubblewrap(pid), signal.SIGKILL)
 
 
+def python_path() -> list[Path]:
+    """The suite's plugins, and where this process finds modules that are not installed: the author's own."""
+    installed = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    entries = [Path(entry or os.curdir).resolve() for entry in sys.path]
+    own = [entry for entry in entries if entry.is_dir() and not any(entry.is_relative_to(root) for root in installed)]
+    return [Path(__file__).parent / "plugins", *own]
+
+
 def _outermost_bubblewrap(pid: int) -> int:
     """The process that holds the sandbox of a process."""
     found = pid
     while pid > 1:
         stat = Path("/proc", str(pid), "stat").read_text()
-        name = stat.partition("(")[2].rpartition(")")[0]
-        found = pid if name == "bwrap" else found
+        found = pid if stat.partition("(")[2].rpartition(")")[0] == "bwrap" else found
         pid = int(stat.rpartition(")")[2].split()[1])
     return found

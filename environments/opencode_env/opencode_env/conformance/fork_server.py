@@ -219,12 +219,11 @@ def _led(value: Any, home: Path, other: Path) -> Any:
 
 def _is_ours(argv: list[str]) -> bool:
     """Whether a program runs with this Python: a module, or a script of it."""
-    own = Path(sys.executable).parent
     if argv[0] == sys.executable:
         return argv[1] == "-m" or argv[1].endswith(".py")
-    if not Path(argv[0]).is_file():
-        return False
-    return Path(argv[0]).parent == own and Path(argv[0]).read_bytes().startswith(f"#!{sys.executable}\n".encode())
+    script = Path(argv[0])
+    beside = script.parent == Path(sys.executable).parent and script.is_file()
+    return beside and script.read_bytes().startswith(f"#!{sys.executable}\n".encode())
 
 
 def _become(request: Request) -> None:

@@ -24,8 +24,6 @@ from opencode_env.conformance import fork_server
 
 ADDRESS_VARIABLE = "OPENCODE_ENV_FORK_SERVER"
 """Where a server listens that this process need not start."""
-_POLLS_PER_SECOND = 50
-_STARTS_WITHIN = 60.0
 _LONGEST = 70
 """Characters of the temporary directory; below a longer one a socket cannot be."""
 
@@ -36,10 +34,8 @@ class Forked:
     Args:
         argv: a script that stands beside its Python, as `vf-eval` does, or `[python, "-m", module, …]` or `[python,
             "program.py", …]`; anything else is executed.
-        directory: its working directory.
         environment: its variables, all of them.
         output: its standard output; None for nowhere.
-        error: its standard error.
         server: the address of what forks it, and then it ends with this process; None: the server of its Python.
     """
 
@@ -112,7 +108,7 @@ class Forked:
     async def ended(self) -> int:
         """Wait for its end in an event loop."""
         while (code := self.poll()) is None:  # noqa: ASYNC110
-            await asyncio.sleep(1 / _POLLS_PER_SECOND)
+            await asyncio.sleep(0.02)
         return code
 
     def send_signal(self, number: int) -> None:
@@ -166,7 +162,7 @@ def _started(python: str) -> str:
     variables |= {"OPENBLAS_NUM_THREADS": "1", "ROOM": room}  # a process with threads cannot be forked
     process = subprocess.Popen(argv, env=variables, stdin=subprocess.PIPE, start_new_session=True)
     atexit.register(_end, process, directory)
-    deadline = time.monotonic() + _STARTS_WITHIN
+    deadline = time.monotonic() + 60
     while not os.path.exists(place) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     return place

@@ -13,19 +13,14 @@ from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply, Us
 
 RIGHT, WRONG = "the-right-answer", "a-wrong-answer"
 """What the scripted model says when it is right, and when it is wrong."""
-
 MAX_TURNS = 6
 """The seat's limit, reached by the row `turns` only."""
-
 MAX_TOTAL_TOKENS = 5_000_000
 """The seat's budget, reached by the row `budget` only."""
-
 LIMIT_SECONDS = 60.0
 """Time limit of the row whose agent runs a command without end: enough to come that far on a busy machine."""
-
 SILENT_SECONDS = 45.0
 """Time limit of the row whose model never answers: enough to ask it on a busy machine."""
-
 SERVICE, VICTIM = "sleep 59841", "sleep 59842"
 """Processes that the setup of a row leaves running; the sandbox of the second one is killed."""
 
@@ -58,8 +53,7 @@ class Row:
     def data(self, seconds: float) -> dict[str, Any]:
         """The row as the taskset reads it."""
         timeout = {"agent": self.seconds or seconds, "setup": 90.0, "finalize": 90.0, "scoring": 90.0}
-        prompt = f"{self.mark} do what the script says"
-        return {"id": self.name, "prompt": prompt, "timeout": timeout, **self.fields}
+        return {"id": self.name, "prompt": f"{self.mark} do what the script says", "timeout": timeout, **self.fields}
 
 
 def some_process(pattern: str) -> str:
@@ -196,9 +190,7 @@ class RowPolicy:
         self.commands[row.name] = self.commands.get(row.name, False) or able
         self.streamed[row.name] = request.body.stream
         moves = [move for move in row.moves if able or not move.command] or [Move(text="I have no tool.")]
-        return self._said(request, moves[min(request.turn, len(moves) - 1)])
-
-    def _said(self, request: ChatRequest, move: Move) -> Reply:
+        move = moves[min(request.turn, len(moves) - 1)]
         reply = self._dialect.command(request, f": {COMMAND_MARK}; {move.command}") if move.command else None
         reply = reply or self._dialect.answer(request, move.text)
         return reply.model_copy(update={"faults": move.faults, "usage": move.usage})

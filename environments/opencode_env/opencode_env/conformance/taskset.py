@@ -16,7 +16,6 @@ from verifiers.v1.runtimes import Runtime
 
 JOURNAL_VARIABLE = "CONFORMANCE_JOURNAL"
 """The variable that names the journal, a JSONL file."""
-
 COMMAND_MARK = "conformance-command"
 """A word in every command that the model gives, by which it is told in whatever form it was given."""
 

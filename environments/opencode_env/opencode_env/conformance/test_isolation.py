@@ -3,7 +3,7 @@
 import pytest
 
 from opencode_env.conformance.evidence import Evidence, Runs
-from opencode_env.conformance.rollout import Rollout, Row
+from opencode_env.conformance.plugin import Rollout, Row
 
 
 def assert_check(rollout: Rollout, names: tuple[str, ...], promise: str) -> None:

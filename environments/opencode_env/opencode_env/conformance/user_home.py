@@ -23,8 +23,6 @@ from opencode_env.conformance.forked import Forked
 from opencode_env.scripted_model import MODEL_ID
 
 VF_EVAL = Path(sys.executable).with_name("vf-eval")
-_TIMEOUT_SECONDS = 600.0
-"""How long a run may take: no run takes a tenth of it on a quiet machine."""
 _NOT_OURS = ("PRIME_", "VF_", "UV_", "OPENCODE_", "VIRTUAL_ENV", "PYTHON")
 
 
@@ -85,8 +83,8 @@ class Running:
         """Standard error so far."""
         return self._log.read_text(errors="replace")
 
-    async def finish(self, seconds: float = _TIMEOUT_SECONDS) -> Finished:
-        """Wait for its end.
+    async def finish(self, seconds: float = 600.0) -> Finished:
+        """Wait for its end: no run takes a minute on a quiet machine.
 
         Raises:
             TimeoutError: it has not ended after so many seconds.

@@ -1,6 +1,4 @@
-"""The name under which the OpenEnv server and client are imported where they were part of this distribution: the
-package opencode_openenv. `pip install opencode-env[openenv]` brings it.
-"""
+"""opencode_openenv under the name that it had as part of this distribution; `opencode-env[openenv]` brings it."""
 
 import sys
 from importlib import import_module

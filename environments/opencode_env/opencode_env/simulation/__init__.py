@@ -1,7 +1,4 @@
-"""The name under which worlds are imported where they were part of this distribution: the package opencode_simulation.
-
-`pip install opencode-env[simulation]` brings it.
-"""
+"""opencode_simulation under the name that it had as part of this distribution; `opencode-env[simulation]` brings it."""
 
 import sys
 from importlib import import_module

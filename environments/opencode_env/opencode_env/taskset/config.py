@@ -68,6 +68,7 @@ class OpenCodeTasksetConfig(ColumnOptions):
             raise ValueError(f"{above}; swap them")
         bounded = (self.min_avg_reward, self.max_avg_reward) != (0.0, 1.0)
         if self.difficulty_key is None and (bounded or self.keep_unrated):
-            options = "min_avg_reward, max_avg_reward and keep_unrated"
-            raise ValueError(f"{options} need difficulty_key: the column to compare")
+            raise ValueError(
+                "min_avg_reward, max_avg_reward and keep_unrated need difficulty_key: the column to compare"
+            )
         return self

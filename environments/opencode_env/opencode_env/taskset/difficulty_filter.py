@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opencode_env.taskset.errors import DatasetError
+from opencode_env.taskset.row import Row
 
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 
 Mask = Any
 """An Arrow boolean array: whether each row is kept."""
 _BELOW, _ABOVE, _BINS = -1, 10, 10
-_BAR_WIDTH = 40
 
 
 def floats(values: Iterable[float]) -> Any:
@@ -32,8 +32,7 @@ def floats(values: Iterable[float]) -> Any:
     return pa.Array.from_buffers(pa.float64(), len(packed), [None, pa.py_buffer(packed)])
 
 
-_CONSTANTS = floats([_BELOW, _ABOVE, _BINS, _BINS - 1, 1.0, math.nan])
-_LEAST, _MOST, _PARTS, _LAST, _ONE, _NAN = (_CONSTANTS[index] for index in range(6))
+_LEAST, _MOST, _PARTS, _LAST, _ONE, _NAN = floats([_BELOW, _ABOVE, _BINS, _BINS - 1, 1.0, math.nan])
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,8 @@ class RewardRange:
         if not any(test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
             for row, value in enumerate(values, start=first):
                 if value.is_valid:
-                    raise DatasetError(
-                        f'{origin} row {row}: column "{self.key}" holds {value.as_py()!r} ({kind}); difficulty_key '
-                        "needs a column of numbers"
-                    )
+                    held = f"{value.as_py()!r} ({kind})"
+                    Row(origin, row, {}).refuse(self.key, f"holds {held}; difficulty_key needs a column of numbers")
             values = pa.nulls(len(values), pa.float64())
         return pc.fill_null(pc.cast(values, pa.float64(), safe=False), _NAN)
 
@@ -117,4 +114,4 @@ class FilterReport:
         outside = [("< 0", self.tenths[_BELOW])], [("> 1", self.tenths[_ABOVE]), ("unrated", self.unrated)]
         rows = [row for row in outside[0] if row[1]] + rows + [row for row in outside[1] if row[1]]
         highest = max(count for _, count in rows) or 1
-        return "\n".join(f"  {label:<10} {count:>9} {'#' * -(-count * _BAR_WIDTH // highest)}" for label, count in rows)
+        return "\n".join(f"  {label:<10} {count:>9} {'#' * -(-count * 40 // highest)}" for label, count in rows)

@@ -15,8 +15,6 @@ from verifiers.v1.task import TaskData
 
 from opencode_env.taskset.errors import DatasetError
 
-_FIRST_BYTES = 1 << 16
-
 Data = TypeVar("Data", bound=TaskData)
 
 
@@ -48,7 +46,7 @@ def named_turns(dataset: str | Path | None, kind: type[Data]) -> list[Data] | No
 def _rows(place: Path) -> Iterator[TurnRow]:
     """The rows of a file that names kept turns; none of another."""
     with place.open("rb") as file:
-        if place.suffix != ".jsonl" or b'"kept_turn"' not in file.readline(_FIRST_BYTES):
+        if place.suffix != ".jsonl" or b'"kept_turn"' not in file.readline(1 << 16):
             return
         file.seek(0)
         for number, line in enumerate(file, 1):

@@ -2,28 +2,33 @@
 
 Invariant: a row either becomes complete task data or raises `DatasetError` with file, row and column;
 nothing is guessed and no column is lost: what has no meaning of its own is kept under `info`.
+
+A row's identity is the same across runs, machines, row orders and file formats: its hash covers what makes the task
+(question, pictures, and the columns that the table marks) and nothing else, so that adding a column such as
+`avg_reward` or changing an instruction prompt leaves it as it was. Rows that are equal in all of that are counted.
 """
 
+import hashlib
+import json
 import logging
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
+import verifiers.v1 as vf
 from agent_sandbox.surrogates import whole_text
 from agent_sandbox.toolbox.agent_code import COMMAND
 from opencode_rubrics.any_rubric import OWN_RUBRICS
 from opencode_rubrics.code.forms import test_columns
 from pydantic import JsonValue, ValidationError
 
-from opencode_env.taskset.columns import named_columns
+from opencode_env.taskset.columns import IDENTITY_FIELDS, named_columns
 from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.errors import DatasetError
-from opencode_env.taskset.identity import IdentityCheck, content_key
 from opencode_env.taskset.prompt import Question, pictures
 from opencode_env.taskset.row import Row
-from opencode_env.taskset.row_rubric import RUBRIC_COLUMN, own_rubric
-from opencode_env.taskset.values import asked_for, json_safe
+from opencode_env.taskset.values import RUBRIC_COLUMN, asked_for, json_safe, own_rubric
 
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 
@@ -82,6 +87,17 @@ def warn_of_agent_code(place: str, commands: Iterable[str]) -> bool:
     return False
 
 
+def content_key(question: Question, shown: Sequence[vf.ImageUrlContentPart], data: OpenCodeTaskData) -> str:
+    """Hash of a row's content, as 64 hexadecimal digits."""
+    content = data.model_dump(mode="json", include=IDENTITY_FIELDS)
+    asked = question.content
+    content["question"] = asked if isinstance(asked, str) else [part.model_dump(mode="json") for part in asked]
+    content["earlier"] = [message.model_dump(mode="json", exclude_none=True) for message in question.earlier]
+    content["pictures"] = [hashlib.sha256(part.image_url.url.encode()).hexdigest() for part in shown]
+    present = {name: value for name, value in content.items() if value not in (None, [])}
+    return hashlib.sha256(json.dumps(present, sort_keys=True).encode()).hexdigest()
+
+
 class RowMapper:
     """Maps the rows of one pass over a dataset, in order."""
 
@@ -89,7 +105,10 @@ class RowMapper:
         self._config = config
         self._columns = named_columns(config)
         self._names = {column.field: name for name, column in self._columns}
-        self._identity = IdentityCheck()
+        # Eight bytes per key keep a pass over millions of rows small; the chance that two of a million keys
+        # collide is below 1 in 10 million.
+        self._keys: set[bytes] = set()
+        self._copies: dict[bytes, int] = {}
         self._warned = False
 
     def task_data(self, row: Row) -> OpenCodeTaskData:
@@ -117,7 +136,10 @@ class RowMapper:
         rubric = own_rubric(row)
         data = OpenCodeTaskData(**fields, **row.given, rubric=rubric, info=self._info(row, with_rubric=rubric is None))
         scorable = data.answer is not None or data.verify or data.tests or data.code_tests or data.swe
-        if not scorable and not self._scored_by_another_package(rubric):
+        configured = self._config.task.rubric
+        scorer = configured.type if configured is not None else (rubric or {}).get("type")
+        # What the rubric of another package reads is not known.
+        if not scorable and (scorer is None or scorer in OWN_RUBRICS):
             raise DatasetError(
                 f'{row.place}: neither column "{self._names["answer"]}" nor column "{self._names["verify"]}" holds '
                 'anything; a task needs an answer or verify commands, code tests (tests_key), a column "swe", or a '
@@ -128,19 +150,19 @@ class RowMapper:
         drawn = data.code_tests and data.code_tests.sampled(self._config.max_num_tests, key)
         return data.model_copy(update={"row_key": key, "code_tests": drawn})
 
-    def _scored_by_another_package(self, own: Mapping[str, JsonValue] | None) -> bool:
-        """Whether a rubric that is not one of ours scores the row, so that we do not know what it reads."""
-        configured = self._config.task.rubric
-        chosen = configured.type if configured is not None else (own or {}).get("type")
-        return chosen is not None and chosen not in OWN_RUBRICS
-
     def _key(self, row: Row, data: OpenCodeTaskData, content: str) -> str:
-        if data.id is not None:
-            self._identity.check_id(row, self._names["id"], data.id)
-            return data.id
-        if self._config.id_key is not None:
+        """The row's id, or `content` for its first row, `content-2` for the second equal row, and so on."""
+        if data.id is None and self._config.id_key is not None:
             row.refuse(self._config.id_key, "is empty; every row needs an id if id_key is set")
-        return self._identity.numbered(content)
+        key = content if data.id is None else data.id
+        digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
+        if digest not in self._keys:
+            self._keys.add(digest)
+            return key
+        if data.id is not None:
+            row.refuse(self._names["id"], f"repeats the id {key!r} of an earlier row")
+        copies = self._copies[digest] = self._copies.get(digest, 1) + 1
+        return f"{content}-{copies}"
 
     def _info(self, row: Row, *, with_rubric: bool) -> dict[str, JsonValue]:
         """The columns without a meaning of their own; entries of a column `info` come to the top."""

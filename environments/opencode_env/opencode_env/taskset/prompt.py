@@ -6,6 +6,7 @@ itself are used; a path in a row is never opened.
 """
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,10 +18,11 @@ from opencode_env.taskset.row import ABSENT, Row, given_fields
 
 _MESSAGES: TypeAdapter[vf.Messages] = TypeAdapter(vf.Messages)
 _SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"BM", "image/bmp"),
+    (re.compile(b"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(b"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(b"GIF8"), "image/gif"),
+    (re.compile(b"BM"), "image/bmp"),
+    (re.compile(b"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
 )
 
 
@@ -62,9 +64,8 @@ def read_question(row: Row, key: str) -> Question:
 
 
 def _from_messages(row: Row, key: str, value: list[object]) -> Question:
-    present = [given_fields(entry) for entry in value]
     try:
-        messages = _MESSAGES.validate_python(present)
+        messages = _MESSAGES.validate_python([given_fields(entry) for entry in value])
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -113,14 +114,8 @@ def _part(row: Row, key: str, item: object) -> vf.ImageUrlContentPart:
     data = item.get("bytes") if isinstance(item, Mapping) else item
     if not isinstance(data, bytes) or not data:
         row.refuse(key, "must be the name of a container image, or pictures with their bytes in the row")
-    url = f"data:{_mime_type(row, key, data)};base64,{base64.b64encode(data).decode('ascii')}"
+    mime_type = next((mime_type for signature, mime_type in _SIGNATURES if signature.match(data)), None)
+    if mime_type is None:
+        row.refuse(key, "holds a picture that is not a PNG, JPEG, GIF, WebP or BMP")
+    url = f"data:{mime_type};base64,{base64.b64encode(data).decode('ascii')}"
     return vf.ImageUrlContentPart(image_url=vf.ImageUrlSource(url=url))
-
-
-def _mime_type(row: Row, key: str, data: bytes) -> str:
-    for signature, mime_type in _SIGNATURES:
-        if data.startswith(signature):
-            return mime_type
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    row.refuse(key, "holds a picture that is not a PNG, JPEG, GIF, WebP or BMP")

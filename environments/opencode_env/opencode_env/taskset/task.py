@@ -37,7 +37,7 @@ from opencode_env.taskset.folders.task_folder import wait_until_healthy
 from opencode_env.taskset.gold.solution import gold_is_right
 from opencode_env.taskset.kept_turns import named_turns
 from opencode_env.taskset.mapping import RowMapper
-from opencode_env.taskset.row_rubric import read_rubric
+from opencode_env.taskset.values import read_rubric
 
 
 class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
@@ -143,7 +143,7 @@ class OpenCodeTaskset(vf.Taskset[OpenCodeTask, OpenCodeTasksetConfig]):  # type:
         """
         # Reading needs pyarrow and perhaps `datasets`, which env-server workers, that only get task data,
         # should not have to import.
-        from opencode_env.taskset.sources import read_rows
+        from opencode_env.taskset.sources.reading import read_rows
 
         show_message_alone()
         if (turns := named_turns(self.config.dataset, OpenCodeTaskData)) is not None:

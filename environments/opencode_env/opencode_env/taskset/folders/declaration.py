@@ -8,11 +8,10 @@ import tomllib
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.folders.task_folder import Healthcheck
-from opencode_env.taskset.values import json_safe
 
 CONFIG_FILE = "task.toml"
 
@@ -21,11 +20,7 @@ _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMG])B?", re.IGNORECA
 _MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Network(_Section):
+class Network(BaseModel, frozen=True, extra="ignore"):
     """A section that may bound the network."""
 
     network_mode: str | None = None
@@ -35,15 +30,9 @@ class Network(_Section):
     @property
     def allowed(self) -> list[str] | None:
         """What may be reached: all, or these hosts; None is not said."""
-        match self.network_mode:
-            case None:
-                return [] if self.allow_internet is False else None
-            case "public":
-                return ["*"]
-            case "no-network":
-                return []
-            case _:
-                return self.allowed_hosts
+        if self.network_mode is None:
+            return [] if self.allow_internet is False else None
+        return {"public": ["*"], "no-network": []}.get(self.network_mode, self.allowed_hosts)
 
 
 class Environment(Network):
@@ -83,7 +72,7 @@ class Environment(Network):
         return [name for name, value in given.items() if value] + ([f'os = "{self.os}"'] if self.os != "linux" else [])
 
 
-class Artifact(_Section):
+class Artifact(BaseModel, frozen=True, extra="ignore"):
     """One path that travels to a verifier of its own."""
 
     source: str
@@ -122,7 +111,7 @@ class Verifier(Network):
         return self
 
 
-class Declaration(_Section):
+class Declaration(BaseModel, frozen=True, extra="ignore"):
     """A whole `task.toml`."""
 
     metadata: dict[str, Any] = {}
@@ -186,8 +175,3 @@ def literal_variables(path: Path, section: str, given: dict[str, str]) -> dict[s
             )
         found[name] = value if template is None else template["default"]
     return found
-
-
-def metadata_columns(declared: Declaration) -> dict[str, JsonValue]:
-    """What the task says about itself, by column."""
-    return {name: json_safe(value) for name, value in {**declared.task, **declared.metadata}.items()}

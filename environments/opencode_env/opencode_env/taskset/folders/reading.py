@@ -22,16 +22,10 @@ from agent_sandbox.verifiers_040 import network_fields
 from opencode_rubrics.staged_tests import StagedTests, VerifierBox
 
 from opencode_env.taskset.errors import DatasetError
-from opencode_env.taskset.folders.declaration import (
-    CONFIG_FILE,
-    Declaration,
-    Environment,
-    literal_variables,
-    metadata_columns,
-    read_declaration,
-)
+from opencode_env.taskset.folders.declaration import CONFIG_FILE, Declaration, literal_variables, read_declaration
 from opencode_env.taskset.folders.task_folder import ImageBuild, TaskFolder
 from opencode_env.taskset.row import Row
+from opencode_env.taskset.values import json_safe
 
 DOCKERFILE = "Dockerfile"
 
@@ -97,7 +91,6 @@ logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 BUILT_IMAGE = "localhost/opencode-task"
 """Name of the images that are built from task directories; the tag is a hash of what they are built from."""
 
-INSTRUCTION_FILE = "instruction.md"
 SCRIPT_FILE = "tests/test.sh"
 _WORKDIR = re.compile(r"^\s*WORKDIR\s+(?P<path>\S+)\s*$", re.IGNORECASE | re.MULTILINE)
 _FROM = re.compile(r"^\s*FROM\s", re.IGNORECASE | re.MULTILINE)
@@ -144,13 +137,14 @@ def _row(directory: Path, name: str, number: int, declared: Declaration) -> Row:
     tests = _tests(directory, declared)
     if image is None:
         _warn_of_fetching(directory / SCRIPT_FILE)
+    said = {**declared.task, **declared.metadata}
     values = {
         "id": name,
-        "question": _inside(directory, INSTRUCTION_FILE).read_text(encoding="utf-8").strip(),
+        "question": _inside(directory, "instruction.md").read_text(encoding="utf-8").strip(),
         "image": image,
         "workdir": environment.workdir or _declared_workdir(dockerfile),
         "agent_timeout": declared.agent.timeout_sec,
-        **{name: value for name, value in metadata_columns(declared).items() if name not in _OWN},
+        **{name: json_safe(value) for name, value in said.items() if name not in _OWN},
     }
     user = declared.agent.user
     given = {
@@ -158,7 +152,7 @@ def _row(directory: Path, name: str, number: int, declared: Declaration) -> Row:
         "tests": tests,
         "name": declared.task.get("name"),
         "agent_user": None if user is None else str(user),
-        "resources": _resources(environment),
+        "resources": _resources(declared),
         **_network(declared),
     }
     return Row(str(directory), number, values, given)
@@ -216,8 +210,8 @@ def _declared_workdir(dockerfile: Path) -> str | None:
     return None if path == PurePosixPath("/") or "$" in str(path) else str(path)
 
 
-def _resources(environment: Environment) -> vf.TaskResources:
-    gpu = None
+def _resources(declared: Declaration) -> vf.TaskResources:
+    environment, gpu = declared.environment, None
     if environment.gpus:
         gpu = f"{environment.gpu_types[0]}:{environment.gpus}" if environment.gpu_types else str(environment.gpus)
     sizes = (environment.memory_mb, environment.storage_mb)

@@ -8,13 +8,11 @@ import time
 
 import verifiers.v1 as vf
 from opencode_rubrics import require_alive, run_command
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 
-class Healthcheck(BaseModel):
+class Healthcheck(BaseModel, frozen=True, extra="ignore"):
     """A command that exits 0 once the sandbox is ready. Durations in seconds."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     command: str = Field(min_length=1)
     interval_sec: float = Field(5.0, ge=0, allow_inf_nan=False)
@@ -47,10 +45,8 @@ async def wait_until_healthy(runtime: vf.Runtime, check: Healthcheck, workdir: s
         await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)
 
 
-class ImageBuild(BaseModel):
+class ImageBuild(BaseModel, frozen=True):
     """A container image that is built on the machine that runs the container."""
-
-    model_config = ConfigDict(frozen=True)
 
     context: str
     """The packed directory with the Dockerfile."""
@@ -58,10 +54,8 @@ class ImageBuild(BaseModel):
     """Seconds."""
 
 
-class TaskFolder(BaseModel):
+class TaskFolder(BaseModel, frozen=True):
     """How the sandbox of a task directory is made ready."""
-
-    model_config = ConfigDict(frozen=True)
 
     files: str | None = None
     """A packed directory that is put into the work directory."""

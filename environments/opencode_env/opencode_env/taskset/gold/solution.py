@@ -5,6 +5,7 @@ brings along (the patch, the solution's directory) is gone afterwards. For `vf-v
 machine itself beyond what that has run there before it asks.
 """
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -70,9 +71,8 @@ def gold_of(data: Any, rubric: str, answer_path: str | None, column: str | None,
     Raises:
         GoldError: the column holds something else than a solution.
     """
-    for name in _SCRIPTS if directory is not None else ():
-        assert directory is not None
-        if (script := directory / name).is_file():
+    for script in [] if directory is None else [directory / name for name in _SCRIPTS]:
+        if script.is_file():
             where = script.parent if script.parent != directory else None
             return Gold(directory=where, script=script.name if where else script.read_text(encoding="utf-8"))
     problem = getattr(data, "swe", None)
@@ -120,13 +120,13 @@ def _other_answer(answer: str) -> str | None:
     return answer[: found.start()] + digit + answer[found.end() :]
 
 
-def _without_a_hunk(patch: str, most: int = 4) -> Iterator[tuple[str, str]]:
-    """The patch without one of its hunks of code, for each of the first few, where it has several."""
+def _without_a_hunk(patch: str) -> Iterator[tuple[str, str]]:
+    """The patch without one of its hunks of code, for each of the first four, where it has several."""
     pieces = re.split(r"(?m)^(?=diff --git |@@ |--- .*\n\+\+\+ )", patch)
     hunks = [number for number, piece in enumerate(pieces) if piece.startswith("@@")]
     if len(hunks) < 2:
         return
-    for number in hunks[:most]:
+    for number in hunks[:4]:
         left = [piece for index, piece in enumerate(pieces) if index != number]
         # A file's header without any hunk is not a patch.
         headers = ("diff --git ", "--- ")
@@ -171,17 +171,17 @@ async def apply_gold(
         if found.exit_code != 0:
             raise GoldError(f"the gold patch does not apply: {(found.stderr or found.stdout).strip()[-300:]}")
     if gold.files is not None:
-        await upload_bundle(runtime, {path.lstrip("/"): text for path, text in _placed(gold.files, workdir)}, "/")
+        await _write(runtime, gold.files, workdir)
     for command in gold.commands:
         await _run(runtime, command, workdir, seconds)
     if gold.answer is not None:
-        path, text = next(iter(_placed({answer_path or "answer.txt": gold.answer}, workdir)))
-        await upload_bundle(runtime, {path.lstrip("/"): text}, "/")
-        trace.root_reply = text if "\\boxed" in text else rf"\boxed{{{text}}}"
+        await _write(runtime, {answer_path or "answer.txt": gold.answer}, workdir)
+        trace.root_reply = gold.answer if "\\boxed" in gold.answer else rf"\boxed{{{gold.answer}}}"
 
 
-def _placed(files: Mapping[str, str], workdir: str) -> list[tuple[str, str]]:
-    return [(path if path.startswith("/") else f"{workdir}/{path}", text) for path, text in files.items()]
+async def _write(runtime: vf.Runtime, files: Mapping[str, str], workdir: str) -> None:
+    placed = {posixpath.join(workdir, path).lstrip("/"): text for path, text in files.items()}
+    await upload_bundle(runtime, placed, "/")
 
 
 async def _run(runtime: vf.Runtime, command: str, workdir: str, seconds: float) -> None:

@@ -14,8 +14,6 @@ from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.sources.part import RATINGS_PER_BATCH, ROWS_PER_BATCH, TablePart
 from opencode_env.taskset.sources.splits import pick_split
 
-_ROWS_PER_STREAMED_TABLE = 64
-
 
 class ArrowDataset(TablePart):
     """A `datasets.Dataset` as a dataset part; stretches of which no row is kept are not read."""
@@ -75,7 +73,7 @@ def stream_hub_tables(config: OpenCodeTasksetConfig) -> Iterator[Any]:
     Raises:
         DatasetError: as `open_hub_dataset`.
     """
-    yield from _load(config, streaming=True).with_format("arrow").iter(_ROWS_PER_STREAMED_TABLE)
+    yield from _load(config, streaming=True).with_format("arrow").iter(batch_size=64)
 
 
 def _load(config: OpenCodeTasksetConfig, *, streaming: bool) -> Any:

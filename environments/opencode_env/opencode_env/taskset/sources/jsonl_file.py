@@ -18,19 +18,14 @@ from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.row import ABSENT, Row
 from opencode_env.taskset.sources.part import Part
 
-_SAMPLED_ROWS = 100
-_LINES_PER_BATCH = 20_000
-
 
 class JsonlFile(Part):
     """A `.jsonl` file as a dataset part."""
 
     def column_names(self) -> list[str]:
         """The columns of the first hundred rows, nested ones with dots."""
-        names: dict[str, None] = {}
-        for row in islice(self.rows(None), _SAMPLED_ROWS):
-            names.update(dict.fromkeys(_paths(row.values)))
-        return list(names)
+        rows = islice(self.rows(None), 100)
+        return list(dict.fromkeys(path for row in rows for path in _paths(row.values)))
 
     def has_column(self, key: str) -> bool:
         """Whether any row has column `key`, or there are no rows; reads up to the first that has it."""
@@ -45,7 +40,7 @@ class JsonlFile(Part):
         place = Field(None, validation_alias=AliasChoices(key, AliasPath(*key.split("."))))
         model = create_model("Rating", value=(Any, place))
         numbers = (self._number(number, line, key, model) for number, line in self._lines())
-        while batch := list(islice(numbers, _LINES_PER_BATCH)):
+        while batch := list(islice(numbers, 20_000)):
             yield floats(batch)
 
     def rows(self, mask: Mask | None) -> Iterator[Row]:
@@ -80,10 +75,8 @@ class JsonlFile(Part):
             return math.nan
         number_like = isinstance(value, int | float) and not isinstance(value, bool)
         if not number_like or (isinstance(value, int) and abs(value) > sys.float_info.max):
-            shown = repr(value)[:200]
-            raise DatasetError(
-                f'{self.origin} row {number}: column "{key}" holds {shown}; difficulty_key needs a column of numbers'
-            )
+            problem = f"holds {repr(value)[:200]}; difficulty_key needs a column of numbers"
+            Row(self.origin, number, {}).refuse(key, problem)
         return float(value)  # type: ignore[arg-type]
 
 

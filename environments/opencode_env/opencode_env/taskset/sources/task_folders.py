@@ -15,7 +15,7 @@ from opencode_env.taskset.difficulty_filter import Mask
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.folders.reading import read_folder
 from opencode_env.taskset.mapping import RowMapper
-from opencode_env.taskset.row import ABSENT, Row
+from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources.part import Part
 
 AT_ONCE = 128
@@ -41,7 +41,7 @@ class TaskFolders(Part):
     def ratings(self, key: str) -> Iterator[Any]:
         for row in self._all:
             found = row.get(key)
-            yield pa.array([found if isinstance(found, int | float) and found is not ABSENT else None], pa.float64())
+            yield pa.array([found if isinstance(found, int | float) else None], pa.float64())
 
     def rows(self, mask: Mask | None) -> Iterator[Row]:
         if mask is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from opencode_env.taskset import DatasetError, OpenCodeTasksetConfig
 from opencode_env.taskset.row import Row
-from opencode_env.taskset.sources.locate import find_local_parts
+from opencode_env.taskset.sources.reading import find_local_parts
 
 from opencode_runs.difficulty.rated import BATCH_ROWS, ParquetInput, one_line
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
