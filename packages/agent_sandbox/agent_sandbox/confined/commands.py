@@ -10,8 +10,7 @@ from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
 from agent_sandbox.confined.channel import Channel
-from agent_sandbox.confined.output import PipeReader
-from agent_sandbox.confined.process import ConfinedProcess, pipes
+from agent_sandbox.confined.process import ConfinedProcess, PipeReader, pipes
 from agent_sandbox.confined.sandbox import Sandbox
 from agent_sandbox.confined.variables import base_environment
 from agent_sandbox.toolbox.kept_files import NotKept
