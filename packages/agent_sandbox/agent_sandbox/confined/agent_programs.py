@@ -13,19 +13,12 @@ from typing import Protocol
 from verifiers.v1.errors import SandboxError
 
 from agent_sandbox.confined.agent_code import Cell, Request, outcome_of
-from agent_sandbox.confined.config import LocalSandboxConfig
 from agent_sandbox.toolbox.agent_programs import NOT_REACHED, ProgramBatch, ProgramEnd, ProgramLimits
 
 WORK_DIRECTORY = "/tmp"
 """Where programs find their files and start, as the cell's work directory."""
 _KEPT_BYTES = 64 << 20
 _EXECUTABLE = 'chmod u+x -- * && exec "$@"'
-
-
-def narrowed(options: LocalSandboxConfig, limits: ProgramLimits) -> LocalSandboxConfig:
-    """What the user chose for the agent's sandbox, as far as it holds for programs within `limits`."""
-    apart = {"network": "interception", "python_env": False, "env_allow": []}
-    return options.model_copy(update={**apart, "max_processes": limits.processes, "max_memory": limits.memory_bytes})
 
 
 class EmptiedCell(Cell, Protocol):

@@ -17,21 +17,9 @@ from agent_sandbox.confined.config import Bind, LocalSandboxConfig
 from agent_sandbox.confined.directory import SandboxDirectory
 from agent_sandbox.confined.interpreter import base_python, interpreter_roots
 from agent_sandbox.confined.users import SandboxUser
-from agent_sandbox.confined.variables import HOME
-from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 
 HERE = Path(__file__).parent
 SUPERVISOR = "/.vf"
-_PRIVATE = {
-    "app": DEFAULT_WORKDIR,
-    "tmp": "/tmp",
-    "home": "/home",
-    "home/agent": HOME,
-    "logs": "/logs",
-    "run": "/run",
-    "shared": "/run/agent-code",
-    "shm": "/dev/shm",
-}
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/dev", "/sys", "/etc", SUPERVISOR)
 _OWN_ETC = ("group", "hostname", "nsswitch.conf")
 _HOST_ETC = (
@@ -89,14 +77,6 @@ def _hidden_packages(options: LocalSandboxConfig, binds: Sequence[Bind]) -> list
     )
 
 
-def writable_areas(directory: SandboxDirectory, workdir: str) -> dict[str, Path]:
-    """Return what is writable, by its path inside."""
-    areas = {target: directory.path / part for part, target in _PRIVATE.items()}
-    if not any(PurePosixPath(workdir).is_relative_to(target) for target in areas):
-        areas[workdir] = directory.part("workdir")
-    return areas
-
-
 def _anchors(targets: Iterable[str], areas: Iterable[str]) -> list[str]:
     """Return the directories that lead to read-only targets inside writable areas, one step below each area.
 
@@ -142,7 +122,7 @@ def command_line(
     arguments += [*system_arguments(), *_etc_arguments(options.network, directory)]
     # The root is read-only, and test scripts name their directory.
     arguments += ["--symlink", "../tmp", "/var/tmp", "--symlink", "logs/tests", "/tests"]
-    areas = {**writable_areas(directory, workdir), **{bind.target: bind.source for bind in binds if bind.writable}}
+    areas = {**directory.areas(workdir), **{bind.target: bind.source for bind in binds if bind.writable}}
     binds = [bind for bind in binds if not bind.writable]
     for target, source in areas.items():
         arguments += ["--bind", str(source), target]

@@ -11,31 +11,30 @@ import shutil
 import subprocess
 import tempfile
 from contextlib import AbstractContextManager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from verifiers.v1.utils.paths import CACHE_DIR
 
 from agent_sandbox.file_lock import locked, private_directory, try_lock
+from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.confined")
 
 ROOT = CACHE_DIR / "runtimes" / "confined"
 _DEAD = ".dead-"
 _LOCK = "lock"
-_HOME = "home/agent"
+HOME = "/home/agent"
 _PRIVATE = {
-    "app": 0o755,
-    "tmp": 0o1777,
-    "home": 0o755,
-    _HOME: 0o755,
-    "logs": 0o755,
-    "run": 0o755,
-    "shm": 0o1777,
-    "shared": 0o755,
-    "door": 0o755,
+    "app": (DEFAULT_WORKDIR, 0o755),
+    "tmp": ("/tmp", 0o1777),
+    "home": ("/home", 0o755),
+    "home/agent": (HOME, 0o755),
+    "logs": ("/logs", 0o755),
+    "run": ("/run", 0o755),
+    "shared": ("/run/agent-code", 0o755),
+    "shm": ("/dev/shm", 0o1777),
 }
-_MOUNTED = frozenset((_HOME, "run/agent-code"))
-"""What stands in a private part for another one, seen there."""
+"""Where the sandbox sees each part, and with which mode it starts."""
 _LOG_TAIL_BYTES = 2000
 
 
@@ -92,7 +91,7 @@ class SandboxDirectory:
             lock = try_lock(path / _LOCK)
         assert lock is not None  # nobody else knows a new directory's name
         made = cls(path, lock, owner)
-        for part, mode in _PRIVATE.items():
+        for part, (_, mode) in _PRIVATE.items():
             made.part(part).chmod(mode)
         for place in (made.hosts, made.passwd):
             shutil.copyfile(Path(__file__).parent / "etc" / place.name, place)
@@ -106,12 +105,20 @@ class SandboxDirectory:
             os.chown(path, self._owner, self._owner)
         return path
 
+    def areas(self, workdir: str) -> dict[str, Path]:
+        """Return what is writable, by its path inside."""
+        areas = {target: self.path / part for part, (target, _) in _PRIVATE.items()}
+        if not any(PurePosixPath(workdir).is_relative_to(target) for target in areas):
+            areas[workdir] = self.part("workdir")
+        return areas
+
     def empty(self) -> None:
         """Make the private parts as they were at first, when no process is left in the sandbox (blocking)."""
-        for part, mode in _PRIVATE.items():
+        for part, (target, mode) in _PRIVATE.items():
             place = os.path.join(self.path, part)
             os.chmod(place, mode)
-            remove_entries(place, *(name.removeprefix(f"{part}/") for name in _MOUNTED))
+            # What stands in it for another part, seen there, stays.
+            remove_entries(place, *(other.removeprefix(f"{target}/") for other, _ in _PRIVATE.values()))
 
     def log_tail(self) -> str:
         """Return the end of `log`, empty if there is none."""
