@@ -21,8 +21,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.confined.agent_code import SHARED, AgentCodeServer, shown_areas
-from agent_sandbox.confined.agent_programs import ConfinedPrograms
+from agent_sandbox.confined.agent_code import SHARED, AgentCodeServer, ConfinedPrograms, shown_areas
 from agent_sandbox.confined.commands import Commands
 from agent_sandbox.confined.config import Bind, LocalSandboxConfig
 from agent_sandbox.confined.disk import DiskWatch

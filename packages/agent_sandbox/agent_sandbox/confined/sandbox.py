@@ -107,7 +107,7 @@ class Sandbox:
 
     def _launch(self, bubblewrap: Bubblewrap, binds: Sequence[Bind], control_fd: int) -> None:
         """Start bubblewrap, on the event loop's thread: --die-with-parent means the thread that started it."""
-        user = self.allowance.user
+        user, options = self.allowance.user, self._options
         program = seccomp_program()
         filter_fd = None if program is None else memfd(program)
         try:
@@ -116,8 +116,7 @@ class Sandbox:
                 fds = [control_fd, filter_fd, user and user.namespace, *limits["groups"], *limits["groups_alone"]]
                 # `extra_groups` would have this whole process forked, which costs more CPU than all else of a start.
                 clear = [] if user is None else _without_groups()
-                inside = self.directory, self._options, binds, self._workdir
-                line = command_line(bubblewrap, *inside, user, filter_fd, start)
+                line = command_line(bubblewrap, self.directory, options, binds, self._workdir, user, filter_fd, start)
                 self._process = subprocess.Popen(
                     [*clear, *line],
                     env={},
