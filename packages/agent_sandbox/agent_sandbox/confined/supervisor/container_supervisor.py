@@ -98,11 +98,7 @@ def _make_directory(pid: int, path: str) -> None:
 
 
 def _is_tool(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return any(setting.startswith(_TOOL_VARIABLE) for setting in file.read().split(b"\0"))
-    except OSError:
-        return False
+    return any(setting.startswith(_TOOL_VARIABLE) for setting in processes.environment(pid))
 
 
 def _credentials(pid: int) -> tuple[int, int, list[int]]:

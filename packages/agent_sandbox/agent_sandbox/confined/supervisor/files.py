@@ -64,15 +64,9 @@ def _device(path: bytes) -> int:
         return -1
 
 
-def _make_parent(path: bytes) -> None:
-    parent = os.path.dirname(path)
-    if parent:
-        os.makedirs(parent, exist_ok=True)
-
-
 def open_log(path: bytes) -> int:
     """Return a descriptor that appends to a fresh file at `path`; what was there is unlinked."""
-    _make_parent(path)
+    os.makedirs(os.path.dirname(path) or b".", exist_ok=True)
     try:  # noqa: SIM105 - `contextlib` would have to be imported at every start
         os.unlink(path)
     except FileNotFoundError:
@@ -86,8 +80,9 @@ def write_from(source: int, path: bytes) -> None:
     Raises:
         OSError: a parent is not a directory, `path` is one, or the file system refuses (read-only, full).
     """
-    _make_parent(path)
-    temporary = os.path.join(os.path.dirname(path), b".vf-" + os.urandom(8).hex().encode())
+    folder = os.path.dirname(path)
+    os.makedirs(folder or b".", exist_ok=True)
+    temporary = os.path.join(folder, b".vf-" + os.urandom(8).hex().encode())
     target = os.open(temporary, _NEW_FILE, 0o644)
     try:
         left = os.fstat(source).st_size

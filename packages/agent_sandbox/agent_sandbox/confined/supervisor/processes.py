@@ -86,12 +86,13 @@ def with_descendants(processes: Table, roots: Iterable[int]) -> set[int]:
     return found
 
 
-def _carries(pid: int, variable: bytes) -> bool:
+def environment(pid: int) -> list[bytes]:
+    """Return the variables that a process was started with, as NAME=value; empty when it is gone."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return variable in file.read().split(b"\0")
+            return file.read().split(b"\0")
     except OSError:
-        return False
+        return []
 
 
 def of_command(leader: int, command: bytes) -> Selection:
@@ -99,7 +100,7 @@ def of_command(leader: int, command: bytes) -> Selection:
     variable = COMMAND_VARIABLE + b"=" + command
 
     def selection(processes: Table) -> set[int]:
-        roots = [p.pid for p in processes.values() if p.session == leader or _carries(p.pid, variable)]
+        roots = [p.pid for p in processes.values() if p.session == leader or variable in environment(p.pid)]
         return with_descendants(processes, roots)
 
     return selection
