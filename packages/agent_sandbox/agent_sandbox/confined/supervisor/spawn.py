@@ -38,8 +38,6 @@ class Limits:
         memory_bytes: resident memory of all processes, which process 1 watches where no control group does.
     """
 
-    __slots__ = ("_groups", "_groups_alone", "_hard", "memory_bytes")
-
     def __init__(
         self,
         processes: int | None = None,
