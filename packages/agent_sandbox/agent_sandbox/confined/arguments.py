@@ -52,18 +52,13 @@ def require_private_workdir(workdir: str) -> None:
 
 
 def _etc_arguments(network: str, directory: SandboxDirectory) -> list[str]:
-    arguments = [word for name in _OWN_ETC for word in ("--ro-bind", str(HERE / "etc" / name), f"/etc/{name}")]
-    arguments += ["--ro-bind", str(directory.passwd), "/etc/passwd"]
-    shown: tuple[str, ...] = _HOST_ETC
+    own, of_host = {name: HERE / "etc" / name for name in _OWN_ETC} | {"passwd": directory.passwd}, [*_HOST_ETC]
     if network == "host":
-        shown = (*shown, "hosts", "resolv.conf")
+        of_host += ["hosts", "resolv.conf"]
     else:
-        arguments += ["--ro-bind", str(directory.hosts), "/etc/hosts"]
-        arguments += ["--ro-bind", str(HERE / "etc" / "resolv.conf"), "/etc/resolv.conf"]
-    for name in shown:
-        if os.path.exists(f"/etc/{name}"):
-            arguments += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
-    return arguments
+        own |= {"hosts": directory.hosts, "resolv.conf": HERE / "etc" / "resolv.conf"}
+    shown = own | {name: Path("/etc", name) for name in of_host if os.path.exists(f"/etc/{name}")}
+    return [word for name, source in shown.items() for word in ("--ro-bind", str(source), f"/etc/{name}")]
 
 
 def _hidden_packages(options: LocalSandboxConfig, binds: Sequence[Bind]) -> list[str]:

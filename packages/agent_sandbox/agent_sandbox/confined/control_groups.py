@@ -87,9 +87,9 @@ class ControlGroup:
         self._memory: Path | None = None
         self._frozen: Path | None = None
         self._listing: Path | None = None
-        name = f"{_owner()}-{name}"
         try:
-            self._make(found, name, memory_bytes)
+            # It says whose it is: process namespace, process and its start.
+            self._make(found, f"{_prefix()}{os.getpid()}-{_started(os.getpid())}-{name}", memory_bytes)
         except BaseException:
             self.remove()
             raise
@@ -197,11 +197,6 @@ class ControlGroup:
                     break
                 except OSError:
                     time.sleep(_PAUSE_S)
-
-
-def _owner() -> str:
-    """Return the part of a name that says whose it is: process namespace, process and its start."""
-    return f"{_prefix()}{os.getpid()}-{_started(os.getpid())}"
 
 
 def _prefix() -> str:

@@ -152,9 +152,7 @@ def sweep(root: Path = ROOT) -> None:
             except FileNotFoundError:  # its owner has just removed it
                 continue
             if lock is not None:
-                renamed = path.with_name(_DEAD + path.name)
-                path.rename(renamed)
+                dead.append(path.rename(path.with_name(_DEAD + path.name)))
                 os.close(lock)
-                dead.append(renamed)
     for path in dead:
         remove_tree(path)

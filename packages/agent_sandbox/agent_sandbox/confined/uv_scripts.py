@@ -12,6 +12,7 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
@@ -58,13 +59,7 @@ def _is_visible(interpreter: Path) -> bool:
 async def _run(*argv: str, cwd: Path, env: Mapping[str, str]) -> str | None:
     """Run a command to its end; returns the end of its standard error when it failed."""
     process = await asyncio.create_subprocess_exec(
-        *argv,
-        env=env,
-        cwd=cwd,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
+        *argv, env=env, cwd=cwd, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True
     )
     try:
         _, stderr = await process.communicate()

@@ -30,9 +30,8 @@ def open_regular(path: bytes) -> int:
 
 
 def open_answer(path: bytes, own_descriptors: int) -> int | bytes:
-    """Return a descriptor that reads the regular file at `path`, or in one word why there is none to be had.
-
-    The words: `absent`, `symlink`, `not_a_file`, `unreadable`.
+    """Return a descriptor that reads the regular file at `path`, or in one word why there is none to be had: `absent`,
+    `symlink`, `not_a_file`, `unreadable`.
 
     Args:
         path: its last part is not followed if it is a link.

@@ -29,7 +29,6 @@ _TABLE = "/proc/sysvipc/"
 _POSIX_QUEUES = "/dev/mqueue"
 LOOK_EVERY_S = 0.25
 """Between two looks at the memory of all."""
-_PRIVATE = (b"RssAnon:", b"RssShmem:")
 _KIB = 1024
 
 
@@ -179,7 +178,7 @@ def end_largest_beyond(limit_bytes: int) -> bool:
     in memory, buffers of pipes and sockets) is not seen.
     """
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
-    if sum(_kibibytes(f"/proc/{pid}/status", _PRIVATE) for pid in pids) * _KIB <= limit_bytes:
+    if sum(_kibibytes(f"/proc/{pid}/status", (b"RssAnon:", b"RssShmem:")) for pid in pids) * _KIB <= limit_bytes:
         return False
     # What processes share was counted for each of them; these numbers cost more and count it once.
     sizes = {pid: _kibibytes(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:")) for pid in pids}
