@@ -101,13 +101,9 @@ class BubblewrapBackend(RuntimeBackend):
         most, idle = self.options.max_connections, self.options.idle_timeout
         self.relays = NetworkRelays(self.sandbox.channel, self.sandbox.directory.hosts, most=most, idle=idle)
         if self.options.max_disk is not None:
-            watched = self.sandbox.directory.path, self.sandbox.pid
-            self.disk = DiskWatch(*watched, self.options.max_disk, self.commands.relieve)
-            self._disk_task = asyncio.create_task(self._until_gone(self.disk))
-
-    async def _until_gone(self, watch: DiskWatch) -> None:
-        with contextlib.suppress(SandboxError, FileNotFoundError):  # the sandbox or its directory
-            await watch.run()
+            place = self.sandbox.directory.path
+            self.disk = DiskWatch(place, self.sandbox.pid, self.options.max_disk, self.commands.relieve)
+            self._disk_task = asyncio.create_task(self.disk.run())  # fails when the sandbox or its directory is gone
 
     async def teardown(self) -> None:
         """End everything inside and remove its files; idempotent."""

@@ -43,17 +43,13 @@ async def _sync(script: Path, environment: Path, settings: Mapping[str, str]) ->
     # No sandbox can compile what it cannot change, so each would for itself.
     command = (uv, "sync", "--script", str(script), "--active", "--quiet", "--no-config", "--compile-bytecode")
     problem = await _run(*command, cwd=script.parent, env=env)
-    if problem is None and not _is_visible(environment / "bin" / "python"):
+    interpreter = (environment / "bin" / "python").resolve()
+    visible = any(interpreter.is_relative_to(root) for root in (*interpreter_roots(), "/usr", str(SCRIPTS)))
+    if problem is None and not visible:
         # A wrapper around uv (pyenv's, for one) puts its own interpreters on PATH.
         problem = await _run(*command, "--python", base_python(), cwd=script.parent, env=env)
     if problem is not None:
         raise SandboxError(f"failed to prepare uv script: {problem}")
-
-
-def _is_visible(interpreter: Path) -> bool:
-    """Whether the sandbox sees what this link leads to."""
-    target = interpreter.resolve()
-    return any(target.is_relative_to(root) for root in (*interpreter_roots(), "/usr", str(SCRIPTS)))
 
 
 async def _run(*argv: str, cwd: Path, env: Mapping[str, str]) -> str | None:

@@ -53,7 +53,11 @@ class Limits:
             resource.RLIMIT_FSIZE: file_bytes,
             resource.RLIMIT_CORE: _NO_CORE_BYTES,
         }
-        self._hard = {kind: self._lowered(kind, value) for kind, value in wanted.items() if value is not None}
+        self._hard: dict[int, int] = {}
+        for kind, value in wanted.items():
+            if value is not None:
+                most = resource.getrlimit(kind)[1]
+                self._hard[kind] = value if most == resource.RLIM_INFINITY else min(value, most)
         self._groups = groups
         self._groups_alone = groups_alone
         self.memory_bytes = memory_bytes
@@ -62,11 +66,6 @@ class Limits:
         # The kernel lets a process send descriptors while fewer than its own limit are on the way, of its user's.
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-    @staticmethod
-    def _lowered(kind: int, value: int) -> int:
-        most = resource.getrlimit(kind)[1]
-        return value if most == resource.RLIM_INFINITY else min(value, most)
 
     def impose(self, alone: bool) -> None:
         """Put the calling process, a fork of process 1, under the limits; an `OSError` if a control group is gone."""
