@@ -71,31 +71,24 @@ def remove_entries(directory: str | Path, *spared: str) -> None:
 
 
 class SandboxDirectory:
-    """A directory below `ROOT`, locked by this process until `remove`."""
+    """A new directory in `root` with the private parts of a sandbox, which belong to the user `owner`; locked by this
+    process until `remove`."""
 
-    def __init__(self, path: Path, lock: int, owner: int | None = None) -> None:
-        self.path = path
-        self.hosts, self.passwd = path / "hosts", path / "passwd"
-        """The files that the sandbox sees in /etc."""
-        self.log = path / "stderr"
-        """The file that bubblewrap and process 1 write their errors to."""
-        self._lock: int | None = lock
-        self._owner = owner
-
-    @classmethod
-    def create(cls, name: str, root: Path = ROOT, owner: int | None = None) -> "SandboxDirectory":
-        """Make and lock a directory with the private parts of a sandbox in it, which belong to the user `owner`."""
+    def __init__(self, name: str, root: Path = ROOT, owner: int | None = None) -> None:
         prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:48] + "-"
         with _exclusive(root):
-            path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
-            lock = try_lock(path / _LOCK)
-        assert lock is not None  # nobody else knows a new directory's name
-        made = cls(path, lock, owner)
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+            self._lock = try_lock(self.path / _LOCK)
+        assert self._lock is not None  # nobody else knows a new directory's name
+        self.hosts, self.passwd = self.path / "hosts", self.path / "passwd"
+        """The files that the sandbox sees in /etc."""
+        self.log = self.path / "stderr"
+        """The file that bubblewrap and process 1 write their errors to."""
+        self._owner = owner
         for part, (_, mode) in _PRIVATE.items():
-            made.part(part).chmod(mode)
-        for place in (made.hosts, made.passwd):
+            self.part(part).chmod(mode)
+        for place in (self.hosts, self.passwd):
             shutil.copyfile(Path(__file__).parent / "etc" / place.name, place)
-        return made
 
     def part(self, relative: str) -> Path:
         """Return the host path of a private part, made if it is missing (before the sandbox starts)."""

@@ -139,7 +139,7 @@ class Sandbox:
         SCRIPTS.chmod(0o755)
         self.allowance.take_user()
         user = self.allowance.user
-        self._directory = SandboxDirectory.create(self.name, owner=None if user is None else user.uid)
+        self._directory = SandboxDirectory(self.name, owner=None if user is None else user.uid)
         self.allowance.make_group(self._directory.path.name)
         sweep()
         return bubblewrap
