@@ -197,7 +197,7 @@ class Sandbox:
         """Whether process 1 lives, as the kernel says outside."""
         if self._process_one is None or self._channel is None or not self._channel.is_open:
             return False
-        return not select.select([self._process_one], [], [], 0)[0]
+        return not _has_ended(self._process_one, 0)
 
     def close_channel(self) -> None:
         """Fail what is pending and let process 1 end; idempotent, on the event loop."""
@@ -238,12 +238,17 @@ class Sandbox:
         try:
             process.wait(_KILL_TIMEOUT_S)
             if self._process_one is not None:  # which bubblewrap, killed before it, did not wait for
-                gone = select.poll()
-                gone.register(self._process_one, select.POLLIN)
-                gone.poll(_KILL_TIMEOUT_S * 1000)
+                _has_ended(self._process_one, _KILL_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             logger.error("sandbox %s (pid %d) did not end in %g s", self.name, process.pid, _KILL_TIMEOUT_S)
             process.kill()
+
+
+def _has_ended(process: int, seconds: float) -> bool:
+    """Whether the process of this descriptor ends within so many seconds."""
+    poller = select.poll()
+    poller.register(process, select.POLLIN)
+    return bool(poller.poll(seconds * 1000))
 
 
 def _limit_terminals(process_one: int) -> None:
