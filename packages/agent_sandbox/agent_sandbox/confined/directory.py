@@ -35,7 +35,6 @@ _PRIVATE = {
     "shm": ("/dev/shm", 0o1777),
 }
 """Where the sandbox sees each part, and with which mode it starts."""
-_LOG_TAIL_BYTES = 2000
 
 
 def _exclusive(root: Path) -> AbstractContextManager[None]:
@@ -116,7 +115,7 @@ class SandboxDirectory:
     def log_tail(self) -> str:
         """Return the end of `log`, empty if there is none."""
         try:
-            return self.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+            return self.log.read_bytes()[-2000:].decode(errors="replace").strip()
         except OSError:
             return ""
 

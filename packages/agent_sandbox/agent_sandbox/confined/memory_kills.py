@@ -8,7 +8,6 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-_VMSTAT = Path("/proc/vmstat")
 _NEARLY_BYTES = 1 << 20
 """The kernel takes memory in portions: so near to a limit, the next one may be too much."""
 
@@ -32,7 +31,7 @@ def of_group(group: Path) -> MemoryKills:
 
 def of_machine() -> int:
     """All of this machine's since it started."""
-    return _counts(_VMSTAT).get("oom_kill", 0)
+    return _counts(Path("/proc/vmstat")).get("oom_kill", 0)
 
 
 def _was_full(group: Path) -> bool:

@@ -25,7 +25,6 @@ END_TIMEOUT_S = 20.0
 """How long what was killed is waited for."""
 _PAUSE_S = 0.002
 _IPC_RMID = 0
-_TABLE = "/proc/sysvipc/"
 _POSIX_QUEUES = "/dev/mqueue"
 LOOK_EVERY_S = 0.25
 """Between two looks at the memory of all."""
@@ -191,7 +190,7 @@ def end_largest_beyond(limit_bytes: int) -> bool:
 def _rows(kind: str) -> list[dict[bytes, int]]:
     """Return one of the kernel's tables, by its own names; proc(5)."""
     try:
-        with open(_TABLE + kind, "rb") as file:
+        with open(f"/proc/sysvipc/{kind}", "rb") as file:
             names = file.readline().split()
             return [dict(zip(names, map(int, line.split()), strict=True)) for line in file]
     except OSError:  # a kernel without it
