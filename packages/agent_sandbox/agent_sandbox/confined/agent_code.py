@@ -179,24 +179,25 @@ class AgentCodeServer:
             try:
                 argv = ["sh", "-c", _START, "agent-code", request.cwd, self._workdir, *request.argv]
                 async with self._cell() as cell:
-                    return await _outcome_of(cell, argv, request)
+                    return await _outcome_of(cell, argv, request.stdin, request.timeout, request.max_output)
             except (SandboxError, OSError) as error:
                 self.failure = f"no sandbox for agent code: {error}"
                 return {"refused": self.failure}
 
 
-async def _outcome_of(cell: Cell, argv: list[str], request: Request) -> Mapping[str, str]:
-    """What the program did, as data: its own end of its sandbox is not a failure of ours."""
+async def _outcome_of(cell: Cell, argv: list[str], stdin: str, seconds: float, most: int) -> Mapping[str, str]:
+    """What the program did, as data, with at most `most` bytes of each stream: its own end of its sandbox is not a
+    failure of ours."""
     process = await cell.exec(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
     too_much = asyncio.Event()
     heads = bytearray(), bytearray()
     sources = zip((process.stdout, process.stderr), heads, strict=True)
-    reading = [asyncio.ensure_future(_read(*source, request.max_output, too_much)) for source in sources]
-    feeding = asyncio.ensure_future(_feed(process, request.stdin.encode(errors="surrogateescape")))
+    reading = [asyncio.ensure_future(_read(*source, most, too_much)) for source in sources]
+    feeding = asyncio.ensure_future(_feed(process, stdin.encode(errors="surrogateescape")))
     ended = asyncio.ensure_future(process.wait())
     full = asyncio.ensure_future(too_much.wait())
     try:
-        done, _ = await asyncio.wait({ended, full}, timeout=request.timeout, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({ended, full}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         status = "timeout" if not done else _status(ended) if ended.done() else "signal 9"
         with contextlib.suppress(SandboxError):
             # What the program left running may hold its output open.
@@ -206,7 +207,7 @@ async def _outcome_of(cell: Cell, argv: list[str], request: Request) -> Mapping[
         for task in (*reading, full, feeding, ended):
             task.cancel()
         await asyncio.gather(*reading, full, feeding, ended, return_exceptions=True)
-    out, err = (head[: request.max_output].decode(errors="replace") for head in heads)
+    out, err = (head[:most].decode(errors="replace") for head in heads)
     return {"status": status, "out": out, "err": err}
 
 
@@ -266,11 +267,7 @@ class ConfinedPrograms:
             await cell.write(f"{_PROGRAMS}/{name}", data)
         own = any(word.startswith("./") for word in batch.argv)
         argv = ["sh", "-c", _EXECUTABLE, "program", *batch.argv] if own else list(batch.argv)
-        # Not checked: the bounds of a request are for those from inside, and these limits are the host's own.
-        limited = Request.model_construct(
-            argv=argv, cwd=_PROGRAMS, timeout=seconds, max_output=limits.output_bytes, stdin=given
-        )
-        done = await _outcome_of(cell, argv, limited)
+        done = await _outcome_of(cell, argv, given, seconds, limits.output_bytes)
         kept = None
         try:
             if batch.kept:
