@@ -26,7 +26,8 @@ async def test_the_scorer_is_out_of_reach_of_a_spared_service(wakes: str) -> Non
     async with confined_place(rubric, LocalSandboxConfig(own_user=False)) as place:
         box = place.box
         assert isinstance(box, ConfinedRuntime)
-        if wakes and (box.backend.sandbox.group is None or not box.backend.sandbox.group.can_freeze):
+        group = box.backend.sandbox.allowance.group
+        if wakes and (group is None or not group.can_freeze):
             pytest.skip("no control group can be frozen here")
         await box.run_background(["sh", "-c", SERVICE], {}, "/tmp/service")
         await box.mark_agent_start()

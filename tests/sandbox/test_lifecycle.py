@@ -187,7 +187,7 @@ async def test_a_tree_too_deep_and_locked_for_pythons_rmtree_is_removed(marker: 
 
 def test_a_directory_under_removal_is_not_swept_and_removed_whole_beside_a_sweep(tmp_path: Path) -> None:
     for number in range(20):
-        directory = directories.SandboxDirectory.create(f"removed-{number}", tmp_path)
+        directory = directories.SandboxDirectory(f"removed-{number}", tmp_path)
         for index in range(200):
             (directory.path / "app" / str(index)).touch()
         with ThreadPoolExecutor(2) as pool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
-from agent_sandbox.confined.output import LIMIT_BYTES
+from agent_sandbox.confined.process import LIMIT_BYTES
 from agent_sandbox.conformance.promises import host_pids_of
 from opencode_env.cli_agent.local_runtime import provision_local
 from verifiers.v1.errors import SandboxError

@@ -1,9 +1,9 @@
-"""Agent code apart from the verify commands: each program of `run-agent-code` gets a sandbox of its own.
+"""Agent code in sandboxes of its own: each program of `run-agent-code`, and the programs of a batch, one after another.
 
-Invariant: the sandbox of such a program shows the agent's work directory and home, read-only, one directory that verify
-commands share with it, and nothing else of the rollout's: no process, network, log directory or descriptor. Programs
-inside ask for it through a socket that is there only while verify commands run; paths that they name are resolved in
-the new sandbox, never on the host.
+Invariant: the sandbox of a program of `run-agent-code` shows the agent's work directory and home, read-only, one
+directory that verify commands share with it, and nothing else of the rollout's: no process, network, log directory or
+descriptor. Programs inside ask for it through a socket that is there only while verify commands run; paths that they
+name are resolved in the new sandbox, never on the host.
 """
 
 import asyncio
@@ -11,8 +11,9 @@ import contextlib
 import json
 import os
 import shlex
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from agent_sandbox.confined.directory import remove_entries
 from agent_sandbox.confined.interpreter import base_python
 from agent_sandbox.confined.process import ConfinedProcess
 from agent_sandbox.programs import program_text
+from agent_sandbox.toolbox.agent_programs import NOT_REACHED, ProgramBatch, ProgramEnd, ProgramLimits
 
 TOOLS = "/.vf/door"
 """Where the sandbox sees the command and its socket, read-only."""
@@ -40,14 +42,27 @@ _WAITING = 64
 """Programs that run or wait at once; a further one is turned away: each is a connection of this process's."""
 _END_TIMEOUT_S = 5.0
 _START = 'cd -- "$1" 2>/dev/null || cd -- "$2" || exit 125; shift 2; exec "$@"'
+_EXECUTABLE = 'chmod u+x -- * && exec "$@"'
+_PROGRAMS = "/tmp"
+"""Where the programs of a batch find their files and start, as their cell's work directory."""
+_KEPT_BYTES = 64 << 20
 
 
 class Cell(Protocol):
-    """A sandbox for one program."""
+    """A sandbox for programs, one at a time."""
 
     async def exec(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess: ...
 
     async def end_agent_processes(self) -> None: ...
+
+    async def write(self, path: str, data: bytes) -> None: ...
+
+    async def read_answer(self, path: str, max_bytes: int) -> bytes | str: ...
+
+    @property
+    def agent_survived(self) -> bool: ...
+
+    def empty(self) -> None: ...
 
 
 class Request(BaseModel):
@@ -164,24 +179,25 @@ class AgentCodeServer:
             try:
                 argv = ["sh", "-c", _START, "agent-code", request.cwd, self._workdir, *request.argv]
                 async with self._cell() as cell:
-                    return await outcome_of(cell, argv, request)
+                    return await _outcome_of(cell, argv, request.stdin, request.timeout, request.max_output)
             except (SandboxError, OSError) as error:
                 self.failure = f"no sandbox for agent code: {error}"
                 return {"refused": self.failure}
 
 
-async def outcome_of(cell: Cell, argv: list[str], request: Request) -> Mapping[str, str]:
-    """What the program did, as data: its own end of its sandbox is not a failure of ours."""
+async def _outcome_of(cell: Cell, argv: list[str], stdin: str, seconds: float, most: int) -> Mapping[str, str]:
+    """What the program did, as data, with at most `most` bytes of each stream: its own end of its sandbox is not a
+    failure of ours."""
     process = await cell.exec(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
     too_much = asyncio.Event()
-    streams = [_Stream(request.max_output, too_much), _Stream(request.max_output, too_much)]
-    sources = zip(streams, (process.stdout, process.stderr), strict=True)
-    reading = [asyncio.ensure_future(stream.read(source)) for stream, source in sources]
-    feeding = asyncio.ensure_future(_feed(process, request.stdin.encode(errors="surrogateescape")))
+    heads = bytearray(), bytearray()
+    sources = zip((process.stdout, process.stderr), heads, strict=True)
+    reading = [asyncio.ensure_future(_read(*source, most, too_much)) for source in sources]
+    feeding = asyncio.ensure_future(_feed(process, stdin.encode(errors="surrogateescape")))
     ended = asyncio.ensure_future(process.wait())
     full = asyncio.ensure_future(too_much.wait())
     try:
-        done, _ = await asyncio.wait({ended, full}, timeout=request.timeout, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({ended, full}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         status = "timeout" if not done else _status(ended) if ended.done() else "signal 9"
         with contextlib.suppress(SandboxError):
             # What the program left running may hold its output open.
@@ -191,7 +207,8 @@ async def outcome_of(cell: Cell, argv: list[str], request: Request) -> Mapping[s
         for task in (*reading, full, feeding, ended):
             task.cancel()
         await asyncio.gather(*reading, full, feeding, ended, return_exceptions=True)
-    return {"status": status, "out": streams[0].text(), "err": streams[1].text()}
+    out, err = (head[:most].decode(errors="replace") for head in heads)
+    return {"status": status, "out": out, "err": err}
 
 
 def _status(ended: "asyncio.Future[int]") -> str:
@@ -208,20 +225,59 @@ async def _feed(process: ConfinedProcess, data: bytes) -> None:
     process.close_stdin()
 
 
-class _Stream:
-    """The head of what a program prints."""
+async def _read(source: AsyncIterator[bytes], head: bytearray, most: int, too_much: asyncio.Event) -> None:
+    """Add to `head` what a program prints, until that is more than `most` bytes."""
+    async for block in source:
+        head += block
+        if len(head) > most:
+            too_much.set()
+            return
 
-    def __init__(self, most: int, too_much: asyncio.Event) -> None:
-        self._most = most
-        self._data = bytearray()
-        self._too_much = too_much
 
-    async def read(self, source: AsyncIterator[bytes]) -> None:
-        async for block in source:
-            self._data += block
-            if len(self._data) > self._most:
-                self._too_much.set()
-                return
+class ConfinedPrograms:
+    """Runs batches of programs in cells that `cell` makes; `aclose` leaves no program and no sandbox.
 
-    def text(self) -> str:
-        return bytes(self._data[: self._most]).decode(errors="replace")
+    Invariant: the next program starts when every process of the last one has ended and all that it could write is as it
+    was at the start. Where that cannot be had, it gets a new sandbox, which costs three times a small program.
+    """
+
+    def __init__(self, cell: Callable[[], AbstractAsyncContextManager[Cell]]) -> None:
+        self._make = cell
+        self._open = AsyncExitStack()
+        self._cell: Cell | None = None
+
+    async def aclose(self) -> None:
+        await self._open.aclose()
+
+    async def run(self, batch: ProgramBatch, limits: ProgramLimits) -> list[ProgramEnd]:
+        """What the program did with each input, in order."""
+        started = time.monotonic()
+        ends = []
+        for given in batch.inputs:
+            left = limits.total_seconds - (time.monotonic() - started)
+            seconds = min(limits.seconds, left)
+            ends.append(await self._run(batch, given, seconds, limits) if left > 0 else ProgramEnd(NOT_REACHED))
+        return ends
+
+    async def _run(self, batch: ProgramBatch, given: str, seconds: float, limits: ProgramLimits) -> ProgramEnd:
+        if self._cell is None:
+            self._cell = await self._open.enter_async_context(self._make())
+        cell = self._cell
+        for name, data in batch.files.items():
+            await cell.write(f"{_PROGRAMS}/{name}", data)
+        own = any(word.startswith("./") for word in batch.argv)
+        argv = ["sh", "-c", _EXECUTABLE, "program", *batch.argv] if own else list(batch.argv)
+        done = await _outcome_of(cell, argv, given, seconds, limits.output_bytes)
+        kept = None
+        try:
+            if batch.kept:
+                kept = await cell.read_answer(f"{_PROGRAMS}/{batch.kept}", _KEPT_BYTES)
+            usable = not cell.agent_survived
+            if usable:
+                await asyncio.to_thread(cell.empty)
+        except (SandboxError, OSError):  # the program's own doing
+            usable = False
+        if not usable:
+            self._cell = None
+            await self.aclose()
+        return ProgramEnd(done["status"], done["out"], done["err"], kept if isinstance(kept, bytes) else None)

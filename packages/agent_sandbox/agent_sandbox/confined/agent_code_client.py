@@ -27,24 +27,18 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _receive(connection: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        block = connection.recv(count - len(data))
-        if not block:
-            raise OSError("the host closed the connection")
-        data += block
-    return data
-
-
 def _ask(request: object) -> dict[str, str]:
     data = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(_HERE / "socket"))
         connection.sendall(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
-        length = int.from_bytes(_receive(connection, _LENGTH_BYTES), "big")
-        reply: dict[str, str] = json.loads(_receive(connection, length))
-        return reply
+        with connection.makefile("rb") as answer:
+            head = answer.read(_LENGTH_BYTES)
+            body = answer.read(int.from_bytes(head, "big"))
+    if len(head) < _LENGTH_BYTES or len(body) < int.from_bytes(head, "big"):
+        raise OSError("the host closed the connection")
+    reply: dict[str, str] = json.loads(body)
+    return reply
 
 
 def main() -> int:

@@ -14,31 +14,37 @@ from verifiers.v1.errors import SandboxError
 from agent_sandbox.confined.bubblewrap import user_pool
 from agent_sandbox.confined.config import Bind, LocalSandboxConfig
 from agent_sandbox.confined.control_groups import ControlGroup, host_hierarchies, sweep_groups
-from agent_sandbox.confined.users import SandboxUser
+from agent_sandbox.confined.users import SandboxUser, UserPool
 
 _COUNTED_BY_NAMESPACE = (5, 14)
 """The Linux release since which a limit of processes counts those of a user namespace, not all of the user's."""
+
+_NO_ENTRIES: tuple[list[int], list[int]] = [], []
 
 
 class Allowance:
     """Taken blocking, before the sandbox starts.
 
     Args:
-        user: one that is lent by another sandbox, whose files this one shows.
+        lent: the user of another sandbox, whose files this one shows.
     """
 
-    def __init__(self, options: LocalSandboxConfig, user: SandboxUser | None = None) -> None:
+    def __init__(self, options: LocalSandboxConfig, lent: SandboxUser | None) -> None:
         self._options = options
-        self._pool = user_pool(options.first_user) if options.own_user and user is None else None
-        self.user = user if self._pool is None else self._taken()
+        self._pool: UserPool | None = None
+        self.user = lent
+        """The host user id of its own that the sandbox has; None when it shares the evaluation's."""
         self.group: ControlGroup | None = None
+        """None where there are none."""
 
-    def _taken(self) -> SandboxUser:
-        assert self._pool is not None
-        try:
-            return self._pool.take()
-        except OSError as error:
-            raise SandboxError(f"no user id for the sandbox: {error}") from error
+    def take_user(self) -> None:
+        """Take a user id, unless one is lent or it shares the evaluation's."""
+        if self._options.own_user and self.user is None and (pool := user_pool(self._options.first_user)) is not None:
+            try:
+                self.user = pool.take()
+            except OSError as error:
+                raise SandboxError(f"no user id for the sandbox: {error}") from error
+            self._pool = pool
 
     def make_group(self, name: str) -> None:
         """Make the control groups that can be had, when those of dead evaluations are removed."""
@@ -54,17 +60,14 @@ class Allowance:
     @contextlib.contextmanager
     def settings(self) -> Iterator[dict[str, Any]]:
         """Give the arguments of the supervisor's `Limits`; the descriptors in them are open within this context."""
-        options, group = self._options, self.group
-        with contextlib.ExitStack() as stack:
-            entries: tuple[list[int], list[int]] = stack.enter_context(group.entries()) if group else ([], [])
-            watched = options.max_memory if group is None or not group.limits_memory else None
+        with self.group.entries() if self.group else contextlib.nullcontext(_NO_ENTRIES) as (groups, groups_alone):
             yield {
                 "processes": self._processes(),
                 "open_files": self._open_files(),
-                "file_bytes": _number(options.max_disk),
-                "groups": entries[0],
-                "groups_alone": entries[1],
-                "memory_bytes": _number(watched),
+                "file_bytes": self._options.max_disk,
+                "groups": groups,
+                "groups_alone": groups_alone,
+                "memory_bytes": None if self.group and self.group.limits_memory else self._options.max_memory,
             }
 
     def _processes(self) -> int | None:
@@ -82,12 +85,14 @@ class Allowance:
 
     def require_readable(self, binds: Sequence[Bind]) -> None:
         """Refuse, by a `SandboxError`, a bind that the sandbox's user could not read."""
-        for bind in binds if self.user is not None else ():
+        if self.user is None:
+            return
+        for bind in binds:
             try:
                 found = bind.source.stat()
             except OSError:
                 continue  # bubblewrap says it better
-            if self.user is not None and found.st_uid == self.user.uid:
+            if found.st_uid == self.user.uid:
                 continue  # of the sandbox that lent its user
             needed = 0o005 if bind.source.is_dir() else 0o004
             if found.st_mode & needed != needed:
@@ -104,8 +109,3 @@ class Allowance:
         if self._pool is not None and self.user is not None:
             self._pool.give_back(self.user)
             self.user = None
-
-
-def _number(value: int | None) -> int | None:
-    """A plain number: a ByteSize prints as text that is not a literal."""
-    return None if value is None else int(value)

@@ -17,21 +17,9 @@ from agent_sandbox.confined.config import Bind, LocalSandboxConfig
 from agent_sandbox.confined.directory import SandboxDirectory
 from agent_sandbox.confined.interpreter import base_python, interpreter_roots
 from agent_sandbox.confined.users import SandboxUser
-from agent_sandbox.confined.variables import HOME
-from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 
 HERE = Path(__file__).parent
 SUPERVISOR = "/.vf"
-_PRIVATE = {
-    "app": DEFAULT_WORKDIR,
-    "tmp": "/tmp",
-    "home": "/home",
-    "home/agent": HOME,
-    "logs": "/logs",
-    "run": "/run",
-    "shared": "/run/agent-code",
-    "shm": "/dev/shm",
-}
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/dev", "/sys", "/etc", SUPERVISOR)
 _OWN_ETC = ("group", "hostname", "nsswitch.conf")
 _HOST_ETC = (
@@ -64,18 +52,13 @@ def require_private_workdir(workdir: str) -> None:
 
 
 def _etc_arguments(network: str, directory: SandboxDirectory) -> list[str]:
-    arguments = [word for name in _OWN_ETC for word in ("--ro-bind", str(HERE / "etc" / name), f"/etc/{name}")]
-    arguments += ["--ro-bind", str(directory.passwd), "/etc/passwd"]
-    shown: tuple[str, ...] = _HOST_ETC
+    own, of_host = {name: HERE / "etc" / name for name in _OWN_ETC} | {"passwd": directory.passwd}, [*_HOST_ETC]
     if network == "host":
-        shown = (*shown, "hosts", "resolv.conf")
+        of_host += ["hosts", "resolv.conf"]
     else:
-        arguments += ["--ro-bind", str(directory.hosts), "/etc/hosts"]
-        arguments += ["--ro-bind", str(HERE / "etc" / "resolv.conf"), "/etc/resolv.conf"]
-    for name in shown:
-        if os.path.exists(f"/etc/{name}"):
-            arguments += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
-    return arguments
+        own |= {"hosts": directory.hosts, "resolv.conf": HERE / "etc" / "resolv.conf"}
+    shown = own | {name: Path("/etc", name) for name in of_host if os.path.exists(f"/etc/{name}")}
+    return [word for name, source in shown.items() for word in ("--ro-bind", str(source), f"/etc/{name}")]
 
 
 def _hidden_packages(options: LocalSandboxConfig, binds: Sequence[Bind]) -> list[str]:
@@ -87,14 +70,6 @@ def _hidden_packages(options: LocalSandboxConfig, binds: Sequence[Bind]) -> list
     return sorted(
         path for path in packages if os.path.isdir(path) and any(Path(path).is_relative_to(root) for root in visible)
     )
-
-
-def writable_areas(directory: SandboxDirectory, workdir: str) -> dict[str, Path]:
-    """Return what is writable, by its path inside."""
-    areas = {target: directory.path / part for part, target in _PRIVATE.items()}
-    if not any(PurePosixPath(workdir).is_relative_to(target) for target in areas):
-        areas[workdir] = directory.part("workdir")
-    return areas
 
 
 def _anchors(targets: Iterable[str], areas: Iterable[str]) -> list[str]:
@@ -142,7 +117,7 @@ def command_line(
     arguments += [*system_arguments(), *_etc_arguments(options.network, directory)]
     # The root is read-only, and test scripts name their directory.
     arguments += ["--symlink", "../tmp", "/var/tmp", "--symlink", "logs/tests", "/tests"]
-    areas = {**writable_areas(directory, workdir), **{bind.target: bind.source for bind in binds if bind.writable}}
+    areas = {**directory.areas(workdir), **{bind.target: bind.source for bind in binds if bind.writable}}
     binds = [bind for bind in binds if not bind.writable]
     for target, source in areas.items():
         arguments += ["--bind", str(source), target]

@@ -106,49 +106,42 @@ class Channel:
         """Send a request and wait for its reply; one that could not be sent for the moment is asked for again."""
         deadline = time.monotonic() + _BUSY_TIMEOUT_S
         while True:
+            future = self.submit(kind, *fields, fds=fds)[1]
             try:
-                return await self._request(kind, *fields, fds=fds)
+                return await future
             except _Busy:
                 if time.monotonic() > deadline:
                     raise
+            except asyncio.CancelledError:
+                # The reply may have come in the same turn of the loop as the cancellation.
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    _close_all(future.result().fds)
+                raise
             await asyncio.sleep(_BUSY_PAUSE_S)
 
-    async def _request(self, kind: str, *fields: str | bytes, fds: tuple[int, ...] = ()) -> Reply:
-        future = self.submit(kind, *fields, fds=fds)[1]
-        try:
-            return await future
-        except asyncio.CancelledError:
-            # The reply may have come in the same turn of the loop as the cancellation.
-            if future.done() and not future.cancelled() and future.exception() is None:
-                _close_all(future.result().fds)
-            raise
-
-    def request_blocking(self, kind: str, *fields: str | bytes) -> Reply:
+    def request_blocking(self, kind: str) -> Reply:
         """Like `request`, for callers that cannot await: blocks the event loop for a round trip (below 1 ms; 10 s at
         the most, then it is a `SandboxError`)."""
         deadline = time.monotonic() + _BLOCKING_TIMEOUT_S
         while True:
+            future = self.submit(kind)[1]
+            while not future.done():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    future.cancel()
+                    raise SandboxError(f"the sandbox did not answer {kind!r} within {_BLOCKING_TIMEOUT_S:g} s")
+                poller = select.poll()
+                waiting = self._unsent and self._blocked is None
+                poller.register(self._sock, select.POLLIN | (select.POLLOUT if waiting else 0))
+                poller.poll(min(left, _BUSY_PAUSE_S if self._blocked else left) * 1000)
+                self._flush()
+                self._on_readable()
             try:
-                return self._request_blocking(kind, *fields, deadline=deadline)
+                return future.result()
             except _Busy:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(_BUSY_PAUSE_S)
-
-    def _request_blocking(self, kind: str, *fields: str | bytes, deadline: float) -> Reply:
-        future = self.submit(kind, *fields)[1]
-        while not future.done():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                future.cancel()
-                raise SandboxError(f"the sandbox did not answer {kind!r} within {_BLOCKING_TIMEOUT_S:g} s")
-            poller = select.poll()
-            waiting = self._unsent and self._blocked is None
-            poller.register(self._sock, select.POLLIN | (select.POLLOUT if waiting else 0))
-            poller.poll(min(left, _BUSY_PAUSE_S if self._blocked else left) * 1000)
-            self._flush()
-            self._on_readable()
-        return future.result()
 
     def _flush(self) -> None:
         while self._unsent and self.is_open:

@@ -3,20 +3,34 @@
 import asyncio
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Mapping
+import os
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
 from agent_sandbox.confined.channel import Channel
-from agent_sandbox.confined.output import PipeReader
-from agent_sandbox.confined.process import ConfinedProcess, pipes
+from agent_sandbox.confined.directory import HOME
+from agent_sandbox.confined.process import ConfinedProcess, PipeReader, pipes
 from agent_sandbox.confined.sandbox import Sandbox
-from agent_sandbox.confined.variables import base_environment
 from agent_sandbox.toolbox.kept_files import NotKept
 
 _END_TIMEOUT_S = 60.0
+_SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
+
+
+def _base_environment(allow: Iterable[str]) -> dict[str, str]:
+    """What every program sees before the task and the call add to it: nothing of the host's environment but language,
+    time zone and what the user names."""
+    path = list(_SYSTEM_PATH)
+    if not any(os.access(f"{directory}/python3", os.X_OK) for directory in path):
+        path.append(f"{sys.base_prefix}/bin")
+    shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
+    own = {"PATH": ":".join(path), "HOME": HOME, "USER": "agent", "LOGNAME": "agent", "SHELL": shell, "LANG": "C.UTF-8"}
+    let_in = {"LANG", "LANGUAGE", "TZ", *allow}
+    return own | {name: value for name, value in os.environ.items() if name in let_in or name.startswith("LC_")}
 
 
 class Commands:
@@ -24,7 +38,7 @@ class Commands:
 
     def __init__(self, sandbox: Sandbox, env_allow: list[str]) -> None:
         self._sandbox = sandbox
-        self._environment = base_environment(env_allow)
+        self._environment = _base_environment(env_allow)
         self._processes: list[ConfinedProcess] = []
         self._holding = asyncio.Lock()
         self._alone = False
@@ -52,7 +66,7 @@ class Commands:
             NotKept: it could not be had, and what runs was spared.
         """
         async with self._holding:
-            channel, group = self._sandbox.channel, self._sandbox.group
+            channel, group = self._sandbox.channel, self._sandbox.allowance.group
             try:
                 running = int((await channel.request("hold")).text)
                 if running and group is not None and group.can_freeze and not await asyncio.to_thread(group.freeze):
@@ -67,8 +81,8 @@ class Commands:
                 await run_shielded(self._release())
 
     async def _release(self) -> None:
-        if self._sandbox.group is not None:
-            self._sandbox.group.thaw()
+        if self._sandbox.allowance.group is not None:
+            self._sandbox.allowance.group.thaw()
         with contextlib.suppress(SandboxError):  # gone, which the next command says
             await self._sandbox.channel.request("release")
 
@@ -82,7 +96,9 @@ class Commands:
             try:
                 code = int((await exited).text)
             except asyncio.CancelledError:
-                await run_shielded(self._abort(command))
+                # Gone already, or ended as a whole just now: nothing of the command is left then.
+                with contextlib.suppress(SandboxError):
+                    await run_shielded(self.end("end", command))
                 raise
             stdout, stderr = (reader.finish() for reader in readers)
             return ProgramResult(code, stdout, stderr)
@@ -108,11 +124,6 @@ class Commands:
         if self._holding.locked():
             return 0
         return int((await self._sandbox.channel.request("relieve", "all" if commands_too else "")).text)
-
-    async def _abort(self, command: str) -> None:
-        # Gone already, or ended as a whole just now: nothing of the command is left then.
-        with contextlib.suppress(SandboxError):
-            await self.end("end", command)
 
     async def end(self, kind: str, *fields: str) -> None:
         """Have process 1 end processes; a sandbox that cannot is ended as a whole."""

@@ -78,7 +78,7 @@ def host_hierarchies() -> Hierarchies:
 
 
 class ControlGroup:
-    """The groups of one sandbox; those that cannot be had are left out (see `limits_memory` and `freezes`)."""
+    """The groups of one sandbox; those that cannot be had are left out (see `limits_memory` and `can_freeze`)."""
 
     def __init__(self, found: Hierarchies, name: str, memory_bytes: int | None) -> None:
         self._made: list[Path] = []
@@ -87,9 +87,9 @@ class ControlGroup:
         self._memory: Path | None = None
         self._frozen: Path | None = None
         self._listing: Path | None = None
-        name = f"{_owner()}-{name}"
         try:
-            self._make(found, name, memory_bytes)
+            # It says whose it is: process namespace, process and its start.
+            self._make(found, f"{_prefix()}{os.getpid()}-{_started(os.getpid())}-{name}", memory_bytes)
         except BaseException:
             self.remove()
             raise
@@ -188,12 +188,15 @@ class ControlGroup:
     def remove(self) -> None:
         """Remove the groups, whose processes have ended; idempotent, waits a moment for the last to be gone."""
         while self._made:
-            _remove(self._made.pop())
-
-
-def _owner() -> str:
-    """Return the part of a name that says whose it is: process namespace, process and its start."""
-    return f"{_prefix()}{os.getpid()}-{_started(os.getpid())}"
+            group, deadline = self._made.pop(), time.monotonic() + _TIMEOUT_S
+            while time.monotonic() <= deadline:
+                try:
+                    group.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(_PAUSE_S)
 
 
 def _prefix() -> str:
@@ -257,20 +260,6 @@ def _is_frozen(group: Path) -> bool:
 
 def _pids(listing: Path) -> set[int]:
     return {int(line) for line in listing.read_text().split()}
-
-
-def _remove(group: Path) -> None:
-    deadline = time.monotonic() + _TIMEOUT_S
-    while True:
-        try:
-            group.rmdir()
-            return
-        except FileNotFoundError:
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                return
-            time.sleep(_PAUSE_S)
 
 
 def sweep_groups(found: Hierarchies) -> None:

@@ -11,32 +11,30 @@ import shutil
 import subprocess
 import tempfile
 from contextlib import AbstractContextManager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from verifiers.v1.utils.paths import CACHE_DIR
 
 from agent_sandbox.file_lock import locked, private_directory, try_lock
+from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.confined")
 
 ROOT = CACHE_DIR / "runtimes" / "confined"
 _DEAD = ".dead-"
 _LOCK = "lock"
-_HOME = "home/agent"
+HOME = "/home/agent"
 _PRIVATE = {
-    "app": 0o755,
-    "tmp": 0o1777,
-    "home": 0o755,
-    _HOME: 0o755,
-    "logs": 0o755,
-    "run": 0o755,
-    "shm": 0o1777,
-    "shared": 0o755,
-    "door": 0o755,
+    "app": (DEFAULT_WORKDIR, 0o755),
+    "tmp": ("/tmp", 0o1777),
+    "home": ("/home", 0o755),
+    "home/agent": (HOME, 0o755),
+    "logs": ("/logs", 0o755),
+    "run": ("/run", 0o755),
+    "shared": ("/run/agent-code", 0o755),
+    "shm": ("/dev/shm", 0o1777),
 }
-_MOUNTED = frozenset((_HOME, "run/agent-code"))
-"""What stands in a private part for another one, seen there."""
-_LOG_TAIL_BYTES = 2000
+"""Where the sandbox sees each part, and with which mode it starts."""
 
 
 def _exclusive(root: Path) -> AbstractContextManager[None]:
@@ -72,31 +70,24 @@ def remove_entries(directory: str | Path, *spared: str) -> None:
 
 
 class SandboxDirectory:
-    """A directory below `ROOT`, locked by this process until `remove`."""
+    """A new directory in `root` with the private parts of a sandbox, which belong to the user `owner`; locked by this
+    process until `remove`."""
 
-    def __init__(self, path: Path, lock: int, owner: int | None = None) -> None:
-        self.path = path
-        self.hosts, self.passwd = path / "hosts", path / "passwd"
-        """The files that the sandbox sees in /etc."""
-        self.log = path / "stderr"
-        """The file that bubblewrap and process 1 write their errors to."""
-        self._lock: int | None = lock
-        self._owner = owner
-
-    @classmethod
-    def create(cls, name: str, root: Path = ROOT, owner: int | None = None) -> "SandboxDirectory":
-        """Make and lock a directory with the private parts of a sandbox in it, which belong to the user `owner`."""
+    def __init__(self, name: str, root: Path = ROOT, owner: int | None = None) -> None:
         prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:48] + "-"
         with _exclusive(root):
-            path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
-            lock = try_lock(path / _LOCK)
-        assert lock is not None  # nobody else knows a new directory's name
-        made = cls(path, lock, owner)
-        for part, mode in _PRIVATE.items():
-            made.part(part).chmod(mode)
-        for place in (made.hosts, made.passwd):
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+            self._lock = try_lock(self.path / _LOCK)
+        assert self._lock is not None  # nobody else knows a new directory's name
+        self.hosts, self.passwd = self.path / "hosts", self.path / "passwd"
+        """The files that the sandbox sees in /etc."""
+        self.log = self.path / "stderr"
+        """The file that bubblewrap and process 1 write their errors to."""
+        self._owner = owner
+        for part, (_, mode) in _PRIVATE.items():
+            self.part(part).chmod(mode)
+        for place in (self.hosts, self.passwd):
             shutil.copyfile(Path(__file__).parent / "etc" / place.name, place)
-        return made
 
     def part(self, relative: str) -> Path:
         """Return the host path of a private part, made if it is missing (before the sandbox starts)."""
@@ -106,17 +97,25 @@ class SandboxDirectory:
             os.chown(path, self._owner, self._owner)
         return path
 
+    def areas(self, workdir: str) -> dict[str, Path]:
+        """Return what is writable, by its path inside."""
+        areas = {target: self.path / part for part, (target, _) in _PRIVATE.items()}
+        if not any(PurePosixPath(workdir).is_relative_to(target) for target in areas):
+            areas[workdir] = self.part("workdir")
+        return areas
+
     def empty(self) -> None:
         """Make the private parts as they were at first, when no process is left in the sandbox (blocking)."""
-        for part, mode in _PRIVATE.items():
+        for part, (target, mode) in _PRIVATE.items():
             place = os.path.join(self.path, part)
             os.chmod(place, mode)
-            remove_entries(place, *(name.removeprefix(f"{part}/") for name in _MOUNTED))
+            # What stands in it for another part, seen there, stays.
+            remove_entries(place, *(other.removeprefix(f"{target}/") for other, _ in _PRIVATE.values()))
 
     def log_tail(self) -> str:
         """Return the end of `log`, empty if there is none."""
         try:
-            return self.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+            return self.log.read_bytes()[-2000:].decode(errors="replace").strip()
         except OSError:
             return ""
 
@@ -145,9 +144,7 @@ def sweep(root: Path = ROOT) -> None:
             except FileNotFoundError:  # its owner has just removed it
                 continue
             if lock is not None:
-                renamed = path.with_name(_DEAD + path.name)
-                path.rename(renamed)
+                dead.append(path.rename(path.with_name(_DEAD + path.name)))
                 os.close(lock)
-                dead.append(renamed)
     for path in dead:
         remove_tree(path)

@@ -8,9 +8,6 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-_VMSTAT = Path("/proc/vmstat")
-_EVENTS, _KILLS = "memory.events", ("memory.events", "memory.oom_control")
-_LIMITS = ("memory", "memory.memsw")
 _NEARLY_BYTES = 1 << 20
 """The kernel takes memory in portions: so near to a limit, the next one may be too much."""
 
@@ -26,7 +23,7 @@ class MemoryKills:
 
 def of_group(group: Path) -> MemoryKills:
     """What a control group of either version has counted."""
-    for name in _KILLS:
+    for name in ("memory.events", "memory.oom_control"):
         if kills := _counts(group / name).get("oom_kill"):
             return MemoryKills(at_limit=kills) if _was_full(group) else MemoryKills(below_limit=kills)
     return MemoryKills()
@@ -34,21 +31,19 @@ def of_group(group: Path) -> MemoryKills:
 
 def of_machine() -> int:
     """All of this machine's since it started."""
-    return _counts(_VMSTAT).get("oom_kill", 0)
+    return _counts(Path("/proc/vmstat")).get("oom_kill", 0)
 
 
 def _was_full(group: Path) -> bool:
-    if (group / _EVENTS).exists():
-        events = _counts(group / _EVENTS)
+    if (group / "memory.events").exists():
+        events = _counts(group / "memory.events")
         return bool(events.get("max") or events.get("oom"))
-    return any(_was_reached(group, limit) for limit in _LIMITS)
-
-
-def _was_reached(group: Path, limit: str) -> bool:
-    """By the most that was used; the count of failures stays 0 in some kernels."""
-    with contextlib.suppress(OSError):
-        used, most = (int((group / f"{limit}.{name}_in_bytes").read_text()) for name in ("max_usage", "limit"))
-        return used >= most - _NEARLY_BYTES
+    # The first version's count of failures stays 0 in some kernels: the most that was used tells it.
+    for limit in ("memory", "memory.memsw"):
+        with contextlib.suppress(OSError):
+            used, most = (int((group / f"{limit}.{name}_in_bytes").read_text()) for name in ("max_usage", "limit"))
+            if used >= most - _NEARLY_BYTES:
+                return True
     return False
 
 

@@ -7,6 +7,7 @@ Invariant: from inside only the origins given to `inward` are reachable, from th
 import asyncio
 import ipaddress
 import socket
+from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -78,11 +79,7 @@ class NetworkRelays:
         except OSError:  # taken by a program inside
             listener.bind((address, 0))
         listener.listen()
-
-        async def dial() -> socket.socket:
-            return await _connect(host, port)
-
-        self._relays.append(Relay(listener, dial, most=self._most, idle=self._idle))
+        self._relays.append(Relay(listener, partial(_connect, host, port), most=self._most, idle=self._idle))
         return int(listener.getsockname()[1])
 
     def _address_of(self, host: str) -> str:

@@ -1,4 +1,4 @@
-"""A live process in the sandbox: its three streams are pipes that the host reads and writes directly."""
+"""The streams of commands, which are pipes that the host reads and writes directly, and processes that have them."""
 
 import asyncio
 import contextlib
@@ -9,20 +9,25 @@ from collections.abc import AsyncIterator
 from verifiers.v1.runtimes import RuntimeProcess
 
 from agent_sandbox.confined.channel import Channel
-from agent_sandbox.confined.output import PIPE_MAX_BYTES
 
+LIMIT_BYTES = 32 << 20
+"""The most that the host keeps of a stream that is collected, however long; what is left out is said in the text."""
+_COLLECTED_BYTES = 256 << 10
 _CHUNK_BYTES = 64 << 10
+_PIPE_MAX_BYTES = 1 << 20
+"""The most that lies in a pipe when its writer has ended."""
 
 
 class _Pipe:
     """One end of a pipe on the event loop; owns the descriptor until `close`."""
 
-    def __init__(self, fd: int, *, writing: bool) -> None:
+    _writing = False
+
+    def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         loop = asyncio.get_running_loop()
-        self._watch, self._unwatch = (
-            (loop.add_writer, loop.remove_writer) if writing else (loop.add_reader, loop.remove_reader)
-        )
+        self._watch = loop.add_writer if self._writing else loop.add_reader
+        self._unwatch = loop.remove_writer if self._writing else loop.remove_reader
         self._fd: int | None = fd
         self._ready: asyncio.Future[None] | None = None
 
@@ -48,6 +53,66 @@ class _Pipe:
             self._wake()
 
 
+class BoundedOutput:
+    """The head and the tail of a byte stream, together at most `limit_bytes`."""
+
+    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._part = limit_bytes // 3
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        room = self._part - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 2 * self._part:  # trimmed in large steps, so that a byte is moved once
+            gone = len(self._tail) - self._part
+            del self._tail[:gone]
+            self._dropped_bytes += gone
+
+    def text(self) -> str:
+        """Return what was kept; undecodable bytes become U+FFFD."""
+        note = f"\n[… {self._dropped_bytes} bytes left out …]\n".encode() if self._dropped_bytes else b""
+        return b"".join((self._head, note, self._tail)).decode(errors="replace")
+
+
+class PipeReader(_Pipe):
+    """Feeds a `BoundedOutput` with what comes."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self._output = BoundedOutput()
+        self._watch(fd, self._read)
+
+    def _read(self) -> int:
+        if self._fd is None:
+            return 0
+        try:
+            data = os.read(self._fd, _COLLECTED_BYTES)
+        except BlockingIOError:
+            return 0
+        if data:
+            self._output.feed(data)
+        else:
+            self.close()
+        return len(data)
+
+    def finish(self) -> str:
+        """Take what its ended writer has left in the pipe, close it and return the text.
+
+        A background process that still holds the other end is not waited for.
+        """
+        left = _PIPE_MAX_BYTES
+        while left > 0 and (count := self._read()) > 0:
+            left -= count
+        self.close()
+        return self._output.text()
+
+
 class Source(_Pipe, AsyncIterator[bytes]):
     """What a process writes, in chunks, until it has ended, whoever else holds the other end of the pipe then."""
 
@@ -56,7 +121,7 @@ class Source(_Pipe, AsyncIterator[bytes]):
 
     def process_ended(self) -> None:
         """Read what is there, and then no more."""
-        self._left = PIPE_MAX_BYTES
+        self._left = _PIPE_MAX_BYTES
         self._wake()
 
     async def __anext__(self) -> bytes:
@@ -79,6 +144,8 @@ class Source(_Pipe, AsyncIterator[bytes]):
 
 class Sink(_Pipe):
     """What a process reads."""
+
+    _writing = True
 
     async def write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -111,8 +178,8 @@ class PipedProcess(RuntimeProcess):
     """
 
     def __init__(self, fds: tuple[int, int, int]) -> None:
-        self._stdin = Sink(fds[0], writing=True)
-        self._output = Source(fds[1], writing=False), Source(fds[2], writing=False)
+        self._stdin = Sink(fds[0])
+        self._output = Source(fds[1]), Source(fds[2])
         self.stdout, self.stderr = self._output
         self._writing = asyncio.Lock()
 

@@ -23,13 +23,14 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class _End(asyncio.Protocol):
-    """One side of a connection; bytes that arrive go to `peer`."""
+    """One side of a connection; bytes that arrive go to `peer`, which it has before it is connected."""
+
+    peer: "_End"
 
     def __init__(self, on_lost: Callable[["_End"], None]) -> None:
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
-        self.peer: _End | None = None
         self._ended = False
         self._joined = False
         self.last_data = 0.0
@@ -46,7 +47,7 @@ class _End(asyncio.Protocol):
         self.last_data = self._loop.time()
         if not self._joined:
             self._early += data
-        elif self.peer is not None and self.peer.transport is not None:
+        elif self.peer.transport is not None:
             self.peer.transport.write(data)
 
     def joined(self) -> None:
@@ -59,12 +60,12 @@ class _End(asyncio.Protocol):
             self.eof_received()
         elif self.transport is not None:
             self.transport.resume_reading()
-        elif self.peer is not None and self.peer.transport is not None:
+        elif self.peer.transport is not None:
             self.peer.transport.close()  # this side was lost in the meantime
 
     def eof_received(self) -> bool:
         self._ended = True
-        if self._joined and self.peer is not None and self.peer.transport is not None:
+        if self._joined and self.peer.transport is not None:
             with contextlib.suppress(OSError):
                 self.peer.transport.write_eof()
             if self.peer._ended:
@@ -73,15 +74,15 @@ class _End(asyncio.Protocol):
         return True  # the other direction goes on
 
     def pause_writing(self) -> None:
-        if self.peer is not None and self.peer.transport is not None:
+        if self.peer.transport is not None:
             self.peer.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self.peer is not None and self.peer.transport is not None:
+        if self.peer.transport is not None:
             self.peer.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.peer is not None and self.peer.transport is not None:
+        if self.peer.transport is not None:
             if exc is None:
                 self.peer.transport.close()
             else:
@@ -170,7 +171,7 @@ class Relay:
         now = self._loop.time()
         self._pairs = {near: joined for near, joined in self._pairs.items() if near in self._ends}
         for near, joined in self._pairs.items():
-            answered = near.peer.last_data if near.peer is not None else 0.0
+            answered = near.peer.last_data
             waiting = near.last_data > answered
             if not waiting and now - max(joined, answered) > self._idle and near.transport is not None:
                 near.transport.close()

@@ -21,8 +21,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.confined.agent_code import SHARED, AgentCodeServer
-from agent_sandbox.confined.agent_programs import ConfinedPrograms, narrowed
+from agent_sandbox.confined.agent_code import SHARED, AgentCodeServer, ConfinedPrograms, shown_areas
 from agent_sandbox.confined.commands import Commands
 from agent_sandbox.confined.config import Bind, LocalSandboxConfig
 from agent_sandbox.confined.disk import DiskWatch
@@ -81,7 +80,7 @@ class BubblewrapBackend(RuntimeBackend):
         self.options = options
         self.binds = tuple(binds)
         self.workdir = workdir
-        self.sandbox = Sandbox(self.name, workdir, lent)
+        self.sandbox = Sandbox(self.name, options, workdir, lent)
         self.commands = Commands(self.sandbox, options.env_allow)
         self.disk: DiskWatch | None = None
         self.relays: NetworkRelays | None = None
@@ -97,18 +96,14 @@ class BubblewrapBackend(RuntimeBackend):
         """Start the sandbox (about 20 ms)."""
         self.killed_before = of_machine()
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
-        await self.sandbox.start(self.options, self.binds, temporary)
+        await self.sandbox.start(self.binds, temporary)
         self.info.id = f"/tmp/{temporary}"
         most, idle = self.options.max_connections, self.options.idle_timeout
         self.relays = NetworkRelays(self.sandbox.channel, self.sandbox.directory.hosts, most=most, idle=idle)
         if self.options.max_disk is not None:
-            watched = self.sandbox.directory.path, self.sandbox.pid
-            self.disk = DiskWatch(*watched, self.options.max_disk, self.commands.relieve)
-            self._disk_task = asyncio.create_task(self._until_gone(self.disk))
-
-    async def _until_gone(self, watch: DiskWatch) -> None:
-        with contextlib.suppress(SandboxError, FileNotFoundError):  # the sandbox or its directory
-            await watch.run()
+            place = self.sandbox.directory.path
+            self.disk = DiskWatch(place, self.sandbox.pid, self.options.max_disk, self.commands.relieve)
+            self._disk_task = asyncio.create_task(self.disk.run())  # fails when the sandbox or its directory is gone
 
     async def teardown(self) -> None:
         """End everything inside and remove its files; idempotent."""
@@ -153,7 +148,8 @@ class BubblewrapBackend(RuntimeBackend):
             await self.commands.background(argv, runtime.process_env(env), log)
             return
         binds = (*self.binds, *self.sandbox.shown_to_tool_servers())
-        server = BubblewrapBackend(self.options, binds, f"{self.name}-tools", self.workdir, lent=self.sandbox.user)
+        user = self.sandbox.allowance.user
+        server = BubblewrapBackend(self.options, binds, f"{self.name}-tools", self.workdir, lent=user)
         self._tool_servers.append(server)
         apart = await self._apart.enter_async_context(provisioned(server))
         await _serve_apart(self.bind(), apart, argv, runtime.process_env(env), log)
@@ -192,7 +188,7 @@ class ConfinedRuntime(Runtime):
     @property
     def host_user(self) -> SandboxUser | None:
         """The host user id that the sandbox has for itself, once started; None when it shares the evaluation's."""
-        return self.backend.sandbox.user
+        return self.backend.sandbox.allowance.user
 
     @property
     def trusted_python(self) -> str:
@@ -205,17 +201,17 @@ class ConfinedRuntime(Runtime):
 
     async def limit_kills(self) -> dict[str, int]:
         """Return how many processes were killed at the limits of `memory` and `disk`."""
-        sandbox, disk = self.backend.sandbox, self.backend.disk
-        watched = int((await sandbox.channel.request("kills")).text)
-        by_kernel = sandbox.group.memory_kills().at_limit if sandbox.group is not None else 0
-        return {"memory": watched + by_kernel, "disk": disk.kills if disk is not None else 0}
+        group, disk = self.backend.sandbox.allowance.group, self.backend.disk
+        watched = int((await self.backend.sandbox.channel.request("kills")).text)
+        by_kernel = 0 if group is None else group.memory_kills().at_limit
+        return {"memory": watched + by_kernel, "disk": 0 if disk is None else disk.kills}
 
     def kills_below_limits(self) -> int:
         """Return how many processes the kernel ended for want of memory, though the sandbox was below its limit.
 
         Without a control group of its own: how many of the whole machine since the sandbox started.
         """
-        group = self.backend.sandbox.group
+        group = self.backend.sandbox.allowance.group
         if group is not None and group.limits_memory:
             return group.memory_kills().below_limit
         return of_machine() - self.backend.killed_before
@@ -253,12 +249,15 @@ class ConfinedRuntime(Runtime):
     def _cell(self) -> AbstractAsyncContextManager["ConfinedRuntime"]:
         """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
         options = self.backend.options.model_copy(update={"network": "interception", "python_env": False})
-        shown, place = self.backend.sandbox.shown_to_agent_code(), "/tmp"  # which no program before it can have closed
+        shown = shown_areas(self.backend.sandbox.directory.areas(self.backend.workdir), self.backend.workdir)
+        place = "/tmp"  # which no program before it can have closed
         return provisioned(BubblewrapBackend(options, shown, f"{self.name}-code", place, lent=self.host_user))
 
     def agent_programs(self, limits: ProgramLimits) -> AbstractAsyncContextManager[ConfinedPrograms]:
         """Offer a place for programs that see nothing of this sandbox, each within `limits`."""
-        options, name = narrowed(self.backend.options, limits), f"{self.name}-code"
+        bounds = {"max_processes": limits.processes, "max_memory": limits.memory_bytes}
+        apart = {"network": "interception", "python_env": False, "env_allow": []}
+        options, name = self.backend.options.model_copy(update=apart | bounds), f"{self.name}-code"
         return contextlib.aclosing(ConfinedPrograms(lambda: provision_confined(options, name=name, workdir="/tmp")))
 
     def empty(self) -> None:

@@ -23,19 +23,17 @@ from pathlib import Path
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.confined.agent_code import HIDDEN, TOOLS, shown_areas
+from agent_sandbox.confined.agent_code import HIDDEN, TOOLS
 from agent_sandbox.confined.allowance import Allowance
-from agent_sandbox.confined.arguments import HERE, command_line, writable_areas
+from agent_sandbox.confined.arguments import HERE, command_line
 from agent_sandbox.confined.bubblewrap import Bubblewrap, require_bubblewrap
 from agent_sandbox.confined.channel import Channel
 from agent_sandbox.confined.config import Bind, LocalSandboxConfig
-from agent_sandbox.confined.control_groups import ControlGroup
-from agent_sandbox.confined.directory import SandboxDirectory, sweep
+from agent_sandbox.confined.directory import HOME, SandboxDirectory, sweep
 from agent_sandbox.confined.seccomp import seccomp_program
 from agent_sandbox.confined.supervisor.messages import memfd
 from agent_sandbox.confined.users import SandboxUser
 from agent_sandbox.confined.uv_scripts import SCRIPTS
-from agent_sandbox.confined.variables import HOME
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.confined")
 
@@ -56,6 +54,7 @@ def _without_groups() -> list[str]:
     return [] if program is None else [program, "--clear-groups", "--"]
 
 
+@cache
 def _compile_supervisor() -> None:
     """Leave byte code next to the supervisor's sources: it cannot write any itself."""
     for source in (HERE / "supervisor").glob("*.py"):
@@ -68,13 +67,11 @@ def _compile_supervisor() -> None:
 class Sandbox:
     """A sandbox that is started once and killed once."""
 
-    compiled = False
-
-    def __init__(self, name: str, workdir: str, lent: SandboxUser | None = None) -> None:
+    def __init__(self, name: str, options: LocalSandboxConfig, workdir: str, lent: SandboxUser | None) -> None:
         self.name = name
+        self._options = options
         self._workdir = workdir
-        self._lent = lent
-        self._allowance: Allowance | None = None
+        self.allowance = Allowance(options, lent)
         self._directory: SandboxDirectory | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -84,18 +81,16 @@ class Sandbox:
         self.outlived = False
         """Whether processes of the agent outran their end, so that everything was ended with them."""
 
-    async def start(self, options: LocalSandboxConfig, binds: Sequence[Bind], temporary: str) -> None:
+    async def start(self, binds: Sequence[Bind], temporary: str) -> None:
         """Start the sandbox with a private directory `temporary` below /tmp."""
-        bubblewrap = await run_shielded(asyncio.to_thread(self._prepare, options))
-        assert self._allowance is not None
+        bubblewrap = await run_shielded(asyncio.to_thread(self._prepare))
         self.directory.part(f"tmp/{temporary}")
-        self.directory.part("home/agent")
         binds = [Bind(SCRIPTS, str(SCRIPTS)), Bind(self.directory.part("door"), TOOLS), *binds]
-        self._allowance.require_readable(binds)
+        self.allowance.require_readable(binds)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel = Channel(ours, self._describe_loss)
         with theirs:
-            self._launch(bubblewrap, options, binds, theirs.fileno())
+            self._launch(bubblewrap, binds, theirs.fileno())
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 await self._channel.ready
@@ -110,16 +105,13 @@ class Sandbox:
         self._watched = os.pidfd_open(self.pid)
         asyncio.get_running_loop().add_reader(self._watched, self.close_channel)
 
-    def _launch(
-        self, bubblewrap: Bubblewrap, options: LocalSandboxConfig, binds: Sequence[Bind], control_fd: int
-    ) -> None:
+    def _launch(self, bubblewrap: Bubblewrap, binds: Sequence[Bind], control_fd: int) -> None:
         """Start bubblewrap, on the event loop's thread: --die-with-parent means the thread that started it."""
-        assert self._allowance is not None
-        user = self._allowance.user
+        user, options = self.allowance.user, self._options
         program = seccomp_program()
         filter_fd = None if program is None else memfd(program)
         try:
-            with self._allowance.settings() as limits, self.directory.log.open("wb") as log:
+            with self.allowance.settings() as limits, self.directory.log.open("wb") as log:
                 start = f"from supervisor.main import main; main({control_fd}, {self._workdir!r}, {limits!r})"
                 fds = [control_fd, filter_fd, user and user.namespace, *limits["groups"], *limits["groups_alone"]]
                 # `extra_groups` would have this whole process forked, which costs more CPU than all else of a start.
@@ -140,29 +132,17 @@ class Sandbox:
             if filter_fd is not None:
                 os.close(filter_fd)
 
-    def _prepare(self, options: LocalSandboxConfig) -> Bubblewrap:
+    def _prepare(self) -> Bubblewrap:
         bubblewrap = require_bubblewrap()
-        if not Sandbox.compiled:
-            _compile_supervisor()
-            Sandbox.compiled = True
+        _compile_supervisor()
         SCRIPTS.mkdir(parents=True, exist_ok=True)
         SCRIPTS.chmod(0o755)
-        self._allowance = Allowance(options, self._lent)
-        user = self._allowance.user
-        self._directory = SandboxDirectory.create(self.name, owner=None if user is None else user.uid)
-        self._allowance.make_group(self._directory.path.name)
+        self.allowance.take_user()
+        user = self.allowance.user
+        self._directory = SandboxDirectory(self.name, owner=None if user is None else user.uid)
+        self.allowance.make_group(self._directory.path.name)
         sweep()
         return bubblewrap
-
-    @property
-    def user(self) -> SandboxUser | None:
-        """The host user id of its own that the sandbox has; None when it shares the evaluation's."""
-        return None if self._allowance is None else self._allowance.user
-
-    @property
-    def group(self) -> ControlGroup | None:
-        """Its control groups, None where there are none."""
-        return None if self._allowance is None else self._allowance.group
 
     @property
     def pid(self) -> int:
@@ -178,19 +158,12 @@ class Sandbox:
 
     def shown_to_tool_servers(self) -> list[Bind]:
         """Return what a tool server shares with the agent: all that is writable but what scoring has for itself."""
-        areas = writable_areas(self.directory, self._workdir)
-        return [
-            Bind(source, target, writable=True) for target, source in areas.items() if not target.startswith(HIDDEN)
-        ]
-
-    def shown_to_agent_code(self) -> list[Bind]:
-        """Return what a program of the agent's sees of this sandbox while verify commands run in it; see
-        `shown_areas`."""
-        return shown_areas(writable_areas(self.directory, self._workdir), self._workdir)
+        areas = self.directory.areas(self._workdir).items()
+        return [Bind(source, target, writable=True) for target, source in areas if not target.startswith(HIDDEN)]
 
     def kept_areas(self) -> list[str]:
         """Return the paths inside of all that is writable, those within others left out."""
-        areas = sorted(writable_areas(self.directory, self._workdir))
+        areas = sorted(self.directory.areas(self._workdir))
         return [path for path in areas if not any(path.startswith(f"{other}/") for other in areas)]
 
     def agent_code_directories(self) -> tuple[Path, Path]:
@@ -224,7 +197,7 @@ class Sandbox:
         """Whether process 1 lives, as the kernel says outside."""
         if self._process_one is None or self._channel is None or not self._channel.is_open:
             return False
-        return not select.select([self._process_one], [], [], 0)[0]
+        return not _has_ended(self._process_one, 0)
 
     def close_channel(self) -> None:
         """Fail what is pending and let process 1 end; idempotent, on the event loop."""
@@ -236,14 +209,13 @@ class Sandbox:
             self._channel.close()
 
     def _describe_loss(self) -> str:
-        tail = self._directory.log_tail() if self._directory is not None else ""
-        return f"sandbox {self.name} is gone: {tail or 'killed from outside, or stopped'}"
+        return f"sandbox {self.name} is gone: {self.directory.log_tail() or 'killed from outside, or stopped'}"
 
     def kill(self) -> None:
         """End everything inside, wait for it and remove the directory; idempotent, from any thread, blocks briefly."""
         with self._killing:
-            if self.group is not None:
-                self.group.thaw()
+            if self.allowance.group is not None:
+                self.allowance.group.thaw()
             if self._process is not None and self._process.returncode is None:
                 self._kill_process(self._process)
             if self._process_one is not None:
@@ -251,9 +223,8 @@ class Sandbox:
                 self._process_one = None
             if self._directory is not None:
                 self._directory.remove()
-            ended = self._process is None or self._process.returncode is not None
-            if self._allowance is not None and ended:  # else its user id stays taken
-                self._allowance.release()
+            if self._process is None or self._process.returncode is not None:  # else its user id stays taken
+                self.allowance.release()
 
     def _kill_process(self, process: "subprocess.Popen[bytes]") -> None:
         try:
@@ -267,12 +238,17 @@ class Sandbox:
         try:
             process.wait(_KILL_TIMEOUT_S)
             if self._process_one is not None:  # which bubblewrap, killed before it, did not wait for
-                gone = select.poll()
-                gone.register(self._process_one, select.POLLIN)
-                gone.poll(_KILL_TIMEOUT_S * 1000)
+                _has_ended(self._process_one, _KILL_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             logger.error("sandbox %s (pid %d) did not end in %g s", self.name, process.pid, _KILL_TIMEOUT_S)
             process.kill()
+
+
+def _has_ended(process: int, seconds: float) -> bool:
+    """Whether the process of this descriptor ends within so many seconds."""
+    poller = select.poll()
+    poller.register(process, select.POLLIN)
+    return bool(poller.poll(seconds * 1000))
 
 
 def _limit_terminals(process_one: int) -> None:

@@ -32,21 +32,15 @@ class _Machine:
     """The audit architecture and the numbers of the calls that matter; little-endian, 64 bit."""
 
     arch: int
-    keys: tuple[int, ...]
-    """add_key, request_key, keyctl."""
-    on_pid: tuple[int, ...]
-    """Calls with a pid as first argument: prlimit64, sched_setaffinity, -scheduler, -param, -attr."""
+    keys: tuple[int, ...]  # add_key, request_key, keyctl
+    on_pid: tuple[int, ...]  # their first argument: prlimit64, sched_setaffinity, -scheduler, -param, -attr
     setpriority: int
     ioprio_set: int
     ptrace: int
-    into_others: tuple[int, ...]
-    """process_vm_writev, pidfd_getfd."""
-    absent: tuple[int, ...]
-    """io_uring_setup, io_uring_enter, io_uring_register, userfaultfd, io_setup, bpf, perf_event_open: as on a kernel
-    without them."""
+    into_others: tuple[int, ...]  # process_vm_writev, pidfd_getfd
+    absent: tuple[int, ...]  # io_uring_setup, -enter, -register, userfaultfd, io_setup, bpf, perf_event_open
     fallocate: int
-    sockets: tuple[int, ...]
-    """socket, socketpair."""
+    sockets: tuple[int, ...]  # socket, socketpair
 
 
 _MACHINES = {

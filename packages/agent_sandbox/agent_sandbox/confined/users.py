@@ -45,7 +45,6 @@ class UserPool:
         self._owner = os.getpid()
         self._idle: SandboxUser | None = None
         self._free: list[int] = []
-        self._blocks: list[int] = []
 
     def take(self) -> SandboxUser:
         """Return an id that no living sandbox has (15 ms, none for one that was idle).
@@ -73,8 +72,7 @@ class UserPool:
         private_directory(self._locks)
         for block in range(_BLOCKS):
             first = self._first + block * _BLOCK_IDS
-            if (lock := try_lock(self._locks / str(first))) is not None:
-                self._blocks.append(lock)
+            if try_lock(self._locks / str(first)) is not None:
                 self._free = [*range(first, first + _BLOCK_IDS, _IDS_EACH)]
                 return
         raise OSError(f"all {_BLOCKS * _BLOCK_IDS} ids from {self._first} are taken (--env.sandbox.first-user)")

@@ -12,6 +12,7 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
@@ -42,29 +43,19 @@ async def _sync(script: Path, environment: Path, settings: Mapping[str, str]) ->
     # No sandbox can compile what it cannot change, so each would for itself.
     command = (uv, "sync", "--script", str(script), "--active", "--quiet", "--no-config", "--compile-bytecode")
     problem = await _run(*command, cwd=script.parent, env=env)
-    if problem is None and not _is_visible(environment / "bin" / "python"):
+    interpreter = (environment / "bin" / "python").resolve()
+    visible = any(interpreter.is_relative_to(root) for root in (*interpreter_roots(), "/usr", str(SCRIPTS)))
+    if problem is None and not visible:
         # A wrapper around uv (pyenv's, for one) puts its own interpreters on PATH.
         problem = await _run(*command, "--python", base_python(), cwd=script.parent, env=env)
     if problem is not None:
         raise SandboxError(f"failed to prepare uv script: {problem}")
 
 
-def _is_visible(interpreter: Path) -> bool:
-    """Whether the sandbox sees what this link leads to."""
-    target = interpreter.resolve()
-    return any(target.is_relative_to(root) for root in (*interpreter_roots(), "/usr", str(SCRIPTS)))
-
-
 async def _run(*argv: str, cwd: Path, env: Mapping[str, str]) -> str | None:
     """Run a command to its end; returns the end of its standard error when it failed."""
     process = await asyncio.create_subprocess_exec(
-        *argv,
-        env=env,
-        cwd=cwd,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
+        *argv, env=env, cwd=cwd, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True
     )
     try:
         _, stderr = await process.communicate()

@@ -15,8 +15,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.confined.output import PipeReader
-from agent_sandbox.confined.process import pipes
+from agent_sandbox.confined.process import PipeReader, pipes
 
 _GRACE_S = 10.0
 

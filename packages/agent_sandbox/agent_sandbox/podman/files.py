@@ -10,7 +10,7 @@ import contextlib
 from verifiers.v1.errors import SandboxError
 
 from agent_sandbox.confined.files import READ_LIMIT_BYTES
-from agent_sandbox.confined.output import BoundedOutput
+from agent_sandbox.confined.process import BoundedOutput
 from agent_sandbox.podman.commands import Commands
 from agent_sandbox.podman.process import PodmanProcess
 from agent_sandbox.programs import program_argv

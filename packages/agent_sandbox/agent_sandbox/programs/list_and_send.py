@@ -62,26 +62,25 @@ def processes() -> Iterator[tuple[int, int, str]]:
 
 def entry(path: str, found: os.stat_result, listed: Listed) -> list[Any]:
     """One entry: path, kind, mode, time of its last change (ns), size or target, and what tells that it changed."""
-    head: list[Any] = [path]
-    mode = stat.S_IMODE(found.st_mode)
+    mode, modified = stat.S_IMODE(found.st_mode), found.st_mtime_ns
     if stat.S_ISLNK(found.st_mode):
-        return [*head, "l", mode, found.st_mtime_ns, os.readlink(path), ""]
+        return [path, "l", mode, modified, os.readlink(path), ""]
     if stat.S_ISDIR(found.st_mode):
-        return [*head, "d", mode, found.st_mtime_ns, 0, ""]
+        return [path, "d", mode, modified, 0, ""]
     if stat.S_ISFIFO(found.st_mode):
-        return [*head, "p", mode, found.st_mtime_ns, 0, ""]
+        return [path, "p", mode, modified, 0, ""]
     if not stat.S_ISREG(found.st_mode):
-        return [*head, "e", mode, found.st_mtime_ns, "is not a file, directory, link or pipe", ""]
+        return [path, "e", mode, modified, "is not a file, directory, link or pipe", ""]
     if found.st_nlink > 1:
         first = listed.linked.setdefault((found.st_dev, found.st_ino), path)
         if first != path:
-            return [*head, "h", mode, found.st_mtime_ns, first, ""]
+            return [path, "h", mode, modified, first, ""]
     if not os.access(path, os.R_OK):
-        return [*head, "e", mode, found.st_mtime_ns, "cannot be read", ""]
+        return [path, "e", mode, modified, "cannot be read", ""]
     listed.holes += max(0, found.st_size - found.st_blocks * 512)
     fresh = found.st_ctime_ns > time.time_ns() - _FRESH_NS
     stamp = "" if fresh else f"{found.st_dev}.{found.st_ino}.{found.st_ctime_ns}"
-    return [*head, "f", mode, found.st_mtime_ns, found.st_size, stamp]
+    return [path, "f", mode, modified, found.st_size, stamp]
 
 
 def walk(path: str, device: int, skipped: Collection[str], listed: Listed) -> None:

@@ -29,24 +29,17 @@ def content(path: str, mode: int, size: int, source: BinaryIO) -> None:
         os.fchmod(file.fileno(), mode)
 
 
-def clear(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
-
-
-def own(path: str, mode: int, owner: list[int]) -> None:
-    os.chown(path, *owner, follow_symlinks=False)
-    if not os.path.islink(path):
-        os.chmod(path, mode)  # which a change of the owner takes from a program
-
-
 def make(path: str, kind: str, mode: int, what: Any, source: BinaryIO) -> None:
     if kind == "o":
-        return own(path, mode, what)
-    if kind != "d" or os.path.islink(path) or not os.path.isdir(path):
-        clear(path)
+        os.chown(path, *what, follow_symlinks=False)
+        if not os.path.islink(path):
+            os.chmod(path, mode)  # which a change of the owner takes from a program
+        return
+    directory = os.path.isdir(path) and not os.path.islink(path)
+    if directory and kind != "d":
+        shutil.rmtree(path)
+    elif not directory and os.path.lexists(path):
+        os.unlink(path)
     if kind == "f":
         content(path, mode, what, source)
     elif kind == "l":
@@ -56,7 +49,7 @@ def make(path: str, kind: str, mode: int, what: Any, source: BinaryIO) -> None:
     elif kind == "p":
         os.mkfifo(path)
         os.chmod(path, mode)
-    elif kind == "d" and not os.path.isdir(path):
+    elif kind == "d" and not directory:
         os.mkdir(path, 0o700)
 
 

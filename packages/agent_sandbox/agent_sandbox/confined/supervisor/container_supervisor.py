@@ -98,11 +98,7 @@ def _make_directory(pid: int, path: str) -> None:
 
 
 def _is_tool(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return any(setting.startswith(_TOOL_VARIABLE) for setting in file.read().split(b"\0"))
-    except OSError:
-        return False
+    return any(setting.startswith(_TOOL_VARIABLE) for setting in processes.environment(pid))
 
 
 def _credentials(pid: int) -> tuple[int, int, list[int]]:
@@ -242,9 +238,8 @@ class ContainerSupervisor(messages.Server):
 
     def _agents(self, table: processes.Table) -> set[int]:
         """All but what ran at the mark; of its children only those of tool servers, others could be made to spawn."""
-        tools = [process.pid for process in table.values() if (process.pid, process.started) in self._tools]
         marked = {process.pid for process in table.values() if (process.pid, process.started) in self._marked}
-        return set(table) - marked - processes.with_descendants(table, tools)
+        return processes.but(self._tools)(table) - marked
 
     def on_purge(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
         """End what the agent started."""

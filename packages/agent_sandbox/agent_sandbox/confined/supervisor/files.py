@@ -30,9 +30,8 @@ def open_regular(path: bytes) -> int:
 
 
 def open_answer(path: bytes, own_descriptors: int) -> int | bytes:
-    """Return a descriptor that reads the regular file at `path`, or in one word why there is none to be had.
-
-    The words: `absent`, `symlink`, `not_a_file`, `unreadable`.
+    """Return a descriptor that reads the regular file at `path`, or in one word why there is none to be had: `absent`,
+    `symlink`, `not_a_file`, `unreadable`.
 
     Args:
         path: its last part is not followed if it is a link.
@@ -64,15 +63,9 @@ def _device(path: bytes) -> int:
         return -1
 
 
-def _make_parent(path: bytes) -> None:
-    parent = os.path.dirname(path)
-    if parent:
-        os.makedirs(parent, exist_ok=True)
-
-
 def open_log(path: bytes) -> int:
     """Return a descriptor that appends to a fresh file at `path`; what was there is unlinked."""
-    _make_parent(path)
+    os.makedirs(os.path.dirname(path) or b".", exist_ok=True)
     try:  # noqa: SIM105 - `contextlib` would have to be imported at every start
         os.unlink(path)
     except FileNotFoundError:
@@ -86,8 +79,9 @@ def write_from(source: int, path: bytes) -> None:
     Raises:
         OSError: a parent is not a directory, `path` is one, or the file system refuses (read-only, full).
     """
-    _make_parent(path)
-    temporary = os.path.join(os.path.dirname(path), b".vf-" + os.urandom(8).hex().encode())
+    folder = os.path.dirname(path)
+    os.makedirs(folder or b".", exist_ok=True)
+    temporary = os.path.join(folder, b".vf-" + os.urandom(8).hex().encode())
     target = os.open(temporary, _NEW_FILE, 0o644)
     try:
         left = os.fstat(source).st_size

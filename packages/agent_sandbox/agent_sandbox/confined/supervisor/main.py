@@ -14,8 +14,7 @@ import select
 import sys
 
 from . import files, messages, processes
-from .limits import Limits
-from .spawn import CannotStart, spawn
+from .spawn import CannotStart, Limits, spawn
 
 TYPE_CHECKING = False  # `typing` would cost more than all else together
 if TYPE_CHECKING:

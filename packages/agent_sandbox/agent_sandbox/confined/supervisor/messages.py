@@ -117,8 +117,5 @@ class Server:
 
     def on_socket(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         """A socket belongs for ever to the network it was made in, so the host binds or connects it by itself."""
-        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        try:
-            self.reply(identifier, b"ok", fds=(made.fileno(),))
-        finally:
-            made.close()
+        fds.append(_socket.socket(_socket.AF_INET, _socket.SOCK_STREAM).detach())
+        self.reply(identifier, b"ok", fds=fds[-1:])

@@ -25,11 +25,9 @@ END_TIMEOUT_S = 20.0
 """How long what was killed is waited for."""
 _PAUSE_S = 0.002
 _IPC_RMID = 0
-_TABLE = "/proc/sysvipc/"
 _POSIX_QUEUES = "/dev/mqueue"
 LOOK_EVERY_S = 0.25
 """Between two looks at the memory of all."""
-_PRIVATE = (b"RssAnon:", b"RssShmem:")
 _KIB = 1024
 
 
@@ -86,12 +84,13 @@ def with_descendants(processes: Table, roots: Iterable[int]) -> set[int]:
     return found
 
 
-def _carries(pid: int, variable: bytes) -> bool:
+def environment(pid: int) -> list[bytes]:
+    """Return the variables that a process was started with, as NAME=value; empty when it is gone."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return variable in file.read().split(b"\0")
+            return file.read().split(b"\0")
     except OSError:
-        return False
+        return []
 
 
 def of_command(leader: int, command: bytes) -> Selection:
@@ -99,7 +98,7 @@ def of_command(leader: int, command: bytes) -> Selection:
     variable = COMMAND_VARIABLE + b"=" + command
 
     def selection(processes: Table) -> set[int]:
-        roots = [p.pid for p in processes.values() if p.session == leader or _carries(p.pid, variable)]
+        roots = [p.pid for p in processes.values() if p.session == leader or variable in environment(p.pid)]
         return with_descendants(processes, roots)
 
     return selection
@@ -178,7 +177,7 @@ def end_largest_beyond(limit_bytes: int) -> bool:
     in memory, buffers of pipes and sockets) is not seen.
     """
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
-    if sum(_kibibytes(f"/proc/{pid}/status", _PRIVATE) for pid in pids) * _KIB <= limit_bytes:
+    if sum(_kibibytes(f"/proc/{pid}/status", (b"RssAnon:", b"RssShmem:")) for pid in pids) * _KIB <= limit_bytes:
         return False
     # What processes share was counted for each of them; these numbers cost more and count it once.
     sizes = {pid: _kibibytes(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:")) for pid in pids}
@@ -191,7 +190,7 @@ def end_largest_beyond(limit_bytes: int) -> bool:
 def _rows(kind: str) -> list[dict[bytes, int]]:
     """Return one of the kernel's tables, by its own names; proc(5)."""
     try:
-        with open(_TABLE + kind, "rb") as file:
+        with open(f"/proc/sysvipc/{kind}", "rb") as file:
             names = file.readline().split()
             return [dict(zip(names, map(int, line.split()), strict=True)) for line in file]
     except OSError:  # a kernel without it

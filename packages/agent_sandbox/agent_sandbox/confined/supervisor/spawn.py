@@ -1,7 +1,9 @@
-"""Starting a command: program look-up as a shell does it, and what the new process inherits.
+"""Starting a command: program look-up as a shell does it, its limits, and what the new process inherits.
 
-Invariant: the process starts under the sandbox's limits, in a session of its own with three descriptors, default signal
-dispositions and no blocked signal. Process 1 has one thread, so it may run Python between fork and exec.
+Invariant: the process starts in a session of its own with three descriptors, default signal dispositions and no blocked
+signal. Its limits are in force before its first instruction, and no process inside can raise them: hard limits of the
+kernel's, and control groups whose entry only process 1 holds. Process 1 itself is under none of them, so that no
+command can take from it what it needs to answer. It has one thread, so it may run Python between fork and exec.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # the C half of `signal`, without `enum`
 import errno
 import os
+import resource
 import stat
 
 TYPE_CHECKING = False  # `typing` would cost more than all else together
@@ -16,12 +19,60 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from .limits import Limits
-
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _EXEC = b"exec"
 _SIGNALS = range(1, 65)  # Python ignores two itself, and whoever started the host's process may have ignored others
 _OUT_OF_RESOURCES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+_NO_CORE_BYTES = 1  # 0 would still start the host's core dump handler
+
+
+class Limits:
+    """What every command is bound to, and all that it starts; None: no limit.
+
+    Args:
+        processes: of the sandbox's user, threads included.
+        open_files: of each process.
+        file_bytes: size of each file.
+        groups: descriptors of the entry files of the commands' control groups.
+        groups_alone: the same for a command that runs while the others are held.
+        memory_bytes: resident memory of all processes, which process 1 watches where no control group does.
+    """
+
+    def __init__(
+        self,
+        processes: int | None = None,
+        open_files: int | None = None,
+        file_bytes: int | None = None,
+        groups: Sequence[int] = (),
+        groups_alone: Sequence[int] = (),
+        memory_bytes: int | None = None,
+    ) -> None:
+        wanted = {
+            resource.RLIMIT_NPROC: processes,
+            resource.RLIMIT_NOFILE: open_files,
+            resource.RLIMIT_FSIZE: file_bytes,
+            resource.RLIMIT_CORE: _NO_CORE_BYTES,
+        }
+        self._hard: dict[int, int] = {}
+        for kind, value in wanted.items():
+            if value is not None:
+                most = resource.getrlimit(kind)[1]
+                self._hard[kind] = value if most == resource.RLIM_INFINITY else min(value, most)
+        self._groups = groups
+        self._groups_alone = groups_alone
+        self.memory_bytes = memory_bytes
+        for fd in (*groups, *groups_alone):
+            os.set_inheritable(fd, False)
+        # The kernel lets a process send descriptors while fewer than its own limit are on the way, of its user's.
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    def impose(self, alone: bool) -> None:
+        """Put the calling process, a fork of process 1, under the limits; an `OSError` if a control group is gone."""
+        for fd in self._groups_alone if alone else self._groups:
+            os.write(fd, b"0")  # the writer itself
+        for kind, value in self._hard.items():
+            resource.setrlimit(kind, (value, value))
 
 
 class CannotStart(Exception):
