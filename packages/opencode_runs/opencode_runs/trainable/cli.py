@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opencode_runs.command import Parser, exit_code_of, positive, print_answer, warn, whole
-from opencode_runs.tables import short, table
+from opencode_runs.tables import number, short, table
 from opencode_runs.traces.errors import NothingUsableError
 from opencode_runs.trainable.figures import Report, Summary, TraceFigures
 from opencode_runs.trainable.findings import MEANINGS, Flaw
@@ -38,15 +38,10 @@ def report_text(report: Report, limit: int | None) -> str:
 def _row(trace: TraceFigures) -> list[str]:
     return [
         short(trace.task), trace.trace[:8], trace.seat, f"{trace.turns:,}", f"{trace.branches:,}",
-        _number(trace.prompt_tokens), _number(trace.trained_tokens), _coverage(trace), f"{trace.forks or '-'}",
-        "-" if trace.reward is None else f"{trace.reward:.2f}",
-        "-" if trace.advantage is None else f"{trace.advantage:+.3f}",
+        number(trace.prompt_tokens, ","), number(trace.trained_tokens, ","), _coverage(trace), f"{trace.forks or '-'}",
+        number(trace.reward, ".2f"), number(trace.advantage, "+.3f"),
         "yes" if trace.unused_because is None else f"no: {short(trace.unused_because)}",
     ]  # fmt: skip
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
 
 
 def _coverage(trace: TraceFigures) -> str:
