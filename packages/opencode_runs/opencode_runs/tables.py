@@ -16,9 +16,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def number(value: float | None, form: str) -> str:
-    """A number in a form of Python's (".2f"), or a dash where there is none."""
-    return "-" if value is None else f"{value:{form}}"
+def number(value: float | None, form: str, none: str = "-") -> str:
+    """A number in a form of Python's (".2f"), or `none` where there is none."""
+    return none if value is None else f"{value:{form}}"
 
 
 def short(text: str) -> str:

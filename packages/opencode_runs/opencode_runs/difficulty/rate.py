@@ -14,7 +14,6 @@ from opencode_runs.traces.reading import Reading, RunReport
 from opencode_runs.traces.record import EpisodeRecord
 from opencode_runs.traces.runs import find_trace_files
 
-UNKNOWN_MODEL = "unknown model"
 MAX_FACTS = 32
 """How many different sampling settings or versions are remembered per source."""
 
@@ -87,7 +86,7 @@ class Rating:
     def count(self, episode: RatedEpisode, run_model: str | None) -> None:
         """Count the tries of an episode; `run_model` is whom one without any trace belongs to."""
         for made, found in episode.tries:
-            model = (made.model if made else None) or run_model or UNKNOWN_MODEL
+            model = (made.model if made else None) or run_model or "unknown model"
             source = self.sources.setdefault(Source(episode.env, model), SourceRating())
             if made is not None:
                 source.note(made)

@@ -21,7 +21,6 @@ examples:
   opencode-report export outputs/my-run --atif trajectories       # Harbor's form, a file for each trace
   opencode-report export outputs/my-run --markdown 3f9a           # one rollout for an issue or a chat
 """
-WATCH_SECONDS = 2.0
 _megabytes = checked(float, lambda value: 0 < value <= 2000, "does not lie between 0 and 2000")
 
 
@@ -95,7 +94,7 @@ def _report(options: argparse.Namespace) -> None:
             seen = state
         if not options.watch:
             return
-        time.sleep(WATCH_SECONDS)
+        time.sleep(2.0)
 
 
 def _export(options: argparse.Namespace) -> None:

@@ -87,10 +87,9 @@ def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
             found["tokens"] = node.token_ids
             found["mask"] = _lengths(node.mask)
             found["logprobs"] = np.round(np.array(node.logprobs, dtype=float), 3).tolist()
-        given = {
-            name: getattr(node, name) for name in ("advantages", "entropies", "reference_logprobs", "trainer_logprobs")
-        }
-        found |= {name: values for name, values in given.items() if values is not None and shown}
+            for name in ("advantages", "entropies", "reference_logprobs", "trainer_logprobs"):
+                if (values := getattr(node, name)) is not None:
+                    found[name] = values
     return found
 
 

@@ -20,11 +20,8 @@ from opencode_runs.traces.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.reading import Reading
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths
 
-VERSION = "ATIF-v1.8"
 SOURCES = {"system": "system", "user": "user", "assistant": "agent", "developer": "system"}
 Step = dict[str, Any]
-RESULT = 3000
-"""Characters of a text in Markdown."""
 
 
 def export_atif(paths: list[Path], folder: Path) -> int:
@@ -37,13 +34,12 @@ def export_atif(paths: list[Path], folder: Path) -> int:
     written = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for episode in _episodes(paths):
-            for trace in episode.traces:
-                for found in _trajectories(episode, trace):
-                    text = Masker().json(as_json(found))
-                    name = re.sub(r"[^\w.-]", "_", str(found["trajectory_id"]))[-120:]
-                    (folder / f"{name}.json").write_bytes(text + b"\n")
-                    written += 1
+        for episode, trace in _traces(paths):
+            for found in _trajectories(episode, trace):
+                text = Masker().json(as_json(found))
+                name = re.sub(r"[^\w.-]", "_", str(found["trajectory_id"]))[-120:]
+                (folder / f"{name}.json").write_bytes(text + b"\n")
+                written += 1
     except OSError as error:
         raise BadInputError(f'cannot write to "{folder}": {error.strerror or error}') from None
     if not written:
@@ -57,12 +53,11 @@ def print_markdown(paths: list[Path], wanted: str) -> None:
     Raises:
         NothingUsableError: no rollout has that id.
     """
-    for episode in _episodes(paths):
-        for trace in episode.traces:
-            if wanted and (trace.id.startswith(wanted) or episode.id.startswith(wanted)):
-                sys.stdout.buffer.write(_markdown(episode, trace).encode("utf-8", "replace"))
-                sys.stdout.flush()
-                return
+    for episode, trace in _traces(paths):
+        if wanted and (trace.id.startswith(wanted) or episode.id.startswith(wanted)):
+            sys.stdout.buffer.write(_markdown(episode, trace).encode("utf-8", "replace"))
+            sys.stdout.flush()
+            return
     raise NothingUsableError(f"no rollout's id begins with {wanted!r}")
 
 
@@ -71,7 +66,7 @@ def _markdown(episode: ShownEpisode, trace: ShownTrace) -> str:
     masker = Masker()
 
     def cut(text: str) -> str:
-        return str(Cutter(masker, RESULT).cut(text))
+        return str(Cutter(masker, 3000).cut(text))
 
     rewards = ", ".join(
         f"{name} {reward.score:g}" for name, reward in trace.rewards.items() if reward and reward.score is not None
@@ -81,7 +76,7 @@ def _markdown(episode: ShownEpisode, trace: ShownTrace) -> str:
         "model": trace.model, "turns": trace.turns, "tokens": trace.num_total_tokens,
         "errors": ", ".join(error.type for error in trace.errors), "trace": trace.id,
     }  # fmt: skip
-    parts = [f"# {cut(str(episode.task_id or episode.task_name or episode.prompt or episode.task))}"]
+    parts = [f"# {cut(episode.called)}"]
     parts.append("\n".join(f"- {name}: {value}" for name, value in facts.items() if value not in (None, "")))
     for node in trace.nodes:
         message = node.message if isinstance(node.message, dict) else {}
@@ -102,10 +97,10 @@ def _fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def _episodes(paths: list[Path]) -> Iterator[ShownEpisode]:
-    reading = Reading.of(ShownEpisode)
-    for _, episode in reading.episodes([run.file for run in find_runs(paths)]):
-        yield episode
+def _traces(paths: list[Path]) -> Iterator[tuple[ShownEpisode, ShownTrace]]:
+    for _, episode in Reading.of(ShownEpisode).episodes([run.file for run in find_runs(paths)]):
+        for trace in episode.traces:
+            yield episode, trace
 
 
 def _trajectories(episode: ShownEpisode, trace: ShownTrace) -> Iterator[dict[str, Any]]:
@@ -124,7 +119,7 @@ def _trajectories(episode: ShownEpisode, trace: ShownTrace) -> Iterator[dict[str
         usages = [call.usage for call in trace.calls if call.node in path and call.usage is not None]
         yield _without_none(
             {
-                "schema_version": VERSION,
+                "schema_version": "ATIF-v1.8",
                 "session_id": episode.id,
                 "trajectory_id": f"{trace.id or episode.id}.{branch}",
                 "agent": _agent(trace),
@@ -236,13 +231,12 @@ def _observe(step: Step, message: dict[str, Any]) -> None:
 
 
 def _metrics(call: ShownCall | None, context: list[int], sampled: list[int], logprobs: list[float]) -> Any:
-    usage = call.usage if call is not None else None
     found: dict[str, Any] = {}
-    if usage is not None:
+    if call is not None and call.usage is not None:
         found = {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "cached_tokens": usage.cached_input_tokens,
+            "prompt_tokens": call.usage.input_tokens,
+            "completion_tokens": call.usage.completion_tokens,
+            "cached_tokens": call.usage.cached_input_tokens,
         }
     if sampled:
         found |= {"prompt_token_ids": context, "completion_token_ids": sampled}

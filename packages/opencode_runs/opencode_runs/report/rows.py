@@ -50,11 +50,10 @@ class Row:
 def rows(episode: ShownEpisode, tries: Tries, figures: list[TraceFigures], run: int) -> list[Row]:
     """A row for each try of the episode, as `opencode-difficulty` tells tries and outcomes."""
     by_trace = {id(trace): found for trace, found in zip(episode.traces, figures, strict=True)}
-    task = episode.task_id or episode.task_name or episode.prompt or episode.task or ""
     rows = []
     for trace, outcome in tries:
         said: dict[str, Any] = {
-            "run": run, "episode": episode.id, "id": episode.id, "key": episode.task, "task": task,
+            "run": run, "episode": episode.id, "id": episode.id, "key": episode.task, "task": episode.called,
             "prompt": episode.prompt, "errors": [error.type for error in episode.errors], "env": episode.env,
         }  # fmt: skip
         if isinstance(outcome, Attempt):
@@ -68,7 +67,7 @@ def rows(episode: ShownEpisode, tries: Tries, figures: list[TraceFigures], run: 
             found, branch = by_trace[id(trace)], trace.branch
             said |= _of_trace(episode, trace, found)
         forks = found.forks if found else 0
-        facts = (said["id"], task, said["outcome"], said["counts"], said["reward"], forks, branch, found)
+        facts = (said["id"], episode.called, said["outcome"], said["counts"], said["reward"], forks, branch, found)
         rows.append(Row(as_json(said), run, episode.task, *facts))
     return rows
 
@@ -106,7 +105,7 @@ def _tool_calls(trace: ShownTrace) -> dict[str, int]:
             for call in node.message.get("tool_calls") or ():
                 name = call.get("name") if isinstance(call, dict) else None
                 counts[str(name)[:80]] += 1
-    return dict(counts.most_common()) if counts else {}
+    return dict(counts.most_common())
 
 
 def _last_words(trace: ShownTrace) -> str:

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from opencode_runs.traces.record import tries_of
 from opencode_runs.trainable.evidence import Found, evidence_flaws
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.record import TokenEpisode, TokenNode, TokenTrace
@@ -30,7 +31,7 @@ def standing_flaw(episode: TokenEpisode, trace: TokenTrace, tries: int | None) -
     if trace.ok and trace.errors:
         last = trace.errors[-1].type
         stopped = trace.stop_condition in ("error", f"{last.removesuffix('Error').lower()}_error")
-        if stopped or not trace.may_try_again:
+        if stopped or not tries_of(trace.retries):
             return f"it is ok and has the error {last}"
     if episode.ok and (failed := [other.seat for other in episode.traces if not (other.ok or other.wrong_types)]):
         return f'its episode is ok, and its trace of seat "{failed[0]}" is not'
@@ -75,8 +76,7 @@ def _of_nodes(
 
 
 def _reward_flaws(trace: TokenTrace) -> Iterator[Found]:
-    scores = list(trace.scores)
-    if not scores:
+    if not trace.scores:
         yield Flaw.NO_REWARD, f'seat "{trace.seat}"'
         return
     wrong = [
@@ -85,7 +85,7 @@ def _reward_flaws(trace: TokenTrace) -> Iterator[Found]:
     if wrong:
         # Of several rewards, one that was not computed counts as 0 in the sum.
         yield Flaw.REWARD_VALUES, ", ".join(wrong)
-    elif not _finite(sum(scores)):
+    elif not _finite(sum(trace.scores)):
         yield Flaw.REWARD_VALUES, f"the sum of {', '.join(trace.rewards)}"
 
 
@@ -198,9 +198,7 @@ def _training_flaws(trace: TokenTrace, samples: Iterable[TrainedBranch], max_tok
         lost = 0 if max_tokens is None else sum(training_sample(trace, sample).mask[max_tokens:])
         longest = max(longest, (trace.tokens_of(sample)[0], lost, sample.branch))
     wrong = [
-        number
-        for number, node in enumerate(trace.nodes)
-        if node.mask and node.sampled and node.trained and trained[number] != 1
+        number for number, node in enumerate(trace.nodes) if node.sampled and node.trained and trained[number] != 1
     ]
     if wrong:
         yield Flaw.GRAPH, f"node {wrong[0]} trains {trained[wrong[0]]} times"

@@ -36,17 +36,14 @@ def report_text(report: Report, limit: int | None) -> str:
 
 
 def _row(trace: TraceFigures) -> list[str]:
+    # Of an evaluation endpoint, the tokens that it sampled.
+    trained = trace.sampled_tokens if trace.trained_tokens is None else trace.trained_tokens
     return [
         short(trace.task), trace.trace[:8], trace.seat, f"{trace.turns:,}", f"{trace.branches:,}",
-        number(trace.prompt_tokens, ","), number(trace.trained_tokens, ","), _coverage(trace), f"{trace.forks or '-'}",
-        number(trace.reward, ".2f"), number(trace.advantage, "+.3f"),
+        number(trace.prompt_tokens, ","), number(trace.trained_tokens, ","), _share(trace.logprobs, trained),
+        f"{trace.forks or '-'}", number(trace.reward, ".2f"), number(trace.advantage, "+.3f"),
         "yes" if trace.unused_because is None else f"no: {short(trace.unused_because)}",
     ]  # fmt: skip
-
-
-def _coverage(trace: TraceFigures) -> str:
-    """The share of the trained tokens, or of those that an evaluation endpoint sampled, with a logprob."""
-    return _share(trace.logprobs, trace.sampled_tokens if trace.trained_tokens is None else trace.trained_tokens)
 
 
 def _share(part: int | None, whole: int) -> str:

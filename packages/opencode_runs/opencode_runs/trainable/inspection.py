@@ -24,13 +24,9 @@ def inspect(
     paths: list[Path], *, max_tokens: int | None = None, vocabulary: int | None = None,
     allowed: frozenset[Flaw] = frozenset(),
 ) -> Report:  # fmt: skip
-    """What a trainer would get from the runs at `paths` (run directories or `traces.jsonl` files).
+    """What a trainer would get from the runs at `paths`; of prime-rl's runs, the training rollouts are read.
 
-    Args:
-        paths: of `vf-eval`, or of prime-rl, whose training rollouts are read.
-        max_tokens: see `Inspector`.
-        vocabulary: see `Inspector`.
-        allowed: kinds of findings that may be.
+    `max_tokens` and `vocabulary` are those of `Inspector`, `allowed` that of `Inspection`.
 
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
@@ -70,7 +66,7 @@ class Inspector:
     def inspect(self, file: TraceFile, episode: TokenEpisode) -> Inspected:
         """What is found of an episode; whether it stands twice, and its advantages, its run alone can tell."""
         key, env = episode.group_id or episode.task or "", "" if episode.group_id else episode.env
-        found = Inspected(key, env, _called(episode), self._telling.of(episode), [], [])
+        found = Inspected(key, env, episode.called, self._telling.of(episode), [], [])
         for trace in episode.traces:
             figures, marks = _trace(file, episode, trace, self, found)
             found.traces.append(figures)
@@ -126,8 +122,8 @@ def _trace(
         broken = str(error)
     unused = episode.unused_because(trace)
     findings: dict[Flaw, str] = {}
-    if (scores := list(trace.scores)) and not trace.ok:
-        findings[Flaw.ERROR_REWARD] = f"reward {sum(scores):g}"
+    if trace.scores and not trace.ok:
+        findings[Flaw.ERROR_REWARD] = f"reward {sum(trace.scores):g}"
     if trace.trainable and (contradiction := standing_flaw(episode, trace, file.settings.tries)):
         findings[Flaw.STANDING] = contradiction
     if trace.trainable and trace.wrong_types:
@@ -174,12 +170,7 @@ def _logprobs(trace: TokenTrace) -> int | None:
 
 def _reward(trace: TokenTrace) -> float | None:
     """JSON has no NaN; the finding says what the reward was."""
-    scores = list(trace.scores)
-    return sum(scores) if scores and math.isfinite(sum(scores)) else None
-
-
-def _called(episode: TokenEpisode) -> str:
-    return episode.task_id or episode.task_name or episode.prompt or episode.task or ""
+    return sum(trace.scores) if trace.scores and math.isfinite(sum(trace.scores)) else None
 
 
 def _place(trace: TraceFigures) -> str:

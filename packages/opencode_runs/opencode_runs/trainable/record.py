@@ -1,7 +1,7 @@
 """One line of `traces.jsonl` with its token data: what a trainer would take from it, and why it would not."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, Any, Self, get_args
 
@@ -9,7 +9,7 @@ import msgspec
 from pydantic import AliasPath, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError, from_json
 
-from opencode_runs.traces.record import EpisodeRecord, Part, RewardRecord, TraceRecord, if_ours, tries_of
+from opencode_runs.traces.record import EpisodeRecord, Part, RewardRecord, TraceRecord, if_ours
 from opencode_runs.trainable.samples import TrainedBranch
 
 NO_CALL = "no model call"
@@ -201,8 +201,7 @@ class TokenTrace(TraceRecord):
             if not isinstance(value, dict):
                 return value
             first = error.errors(include_url=False, include_input=False)[0]
-            agent = value.get("agent")
-            kept: dict[str, Any] = _of_types(value, _STANDING) | {"agent": _of_types(agent, _SEAT)}
+            kept: dict[str, Any] = _of_types(value, _STANDING) | {"agent": _of_types(value.get("agent"), _SEAT)}
             try:
                 found = cls.model_validate(kept)
             except ValidationError:
@@ -220,11 +219,6 @@ class TokenTrace(TraceRecord):
         """Tokens of all answers, as the endpoint counted them."""
         return sum(call.usage.completion_tokens for call in self.calls if call.usage is not None)
 
-    @property
-    def may_try_again(self) -> bool:
-        """Whether the agent's rollouts are tried again, so that errors may be those of earlier tries."""
-        return bool(tries_of(self.retries))
-
     @cached_property
     def has_tokens(self) -> bool:
         """Whether there is token data: an evaluation client leaves none."""
@@ -236,11 +230,10 @@ class TokenTrace(TraceRecord):
         return sum([len(self.nodes[number].token_ids) for number in branch.path]), trained
 
     @property
-    def scores(self) -> Iterator[float]:
+    def scores(self) -> list[float]:
         """The weighted rewards that were computed; NaN for one that is not a number."""
-        for reward in self.rewards.values():
-            if reward is not None:
-                yield (math.nan if reward.score is None else reward.score) * reward.weight
+        computed = [reward for reward in self.rewards.values() if reward is not None]
+        return [(math.nan if reward.score is None else reward.score) * reward.weight for reward in computed]
 
     @property
     def fork_notes(self) -> list[str]:

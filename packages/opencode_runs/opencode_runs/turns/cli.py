@@ -32,7 +32,6 @@ examples:
   opencode-turns replay outputs/first --task fix-median --opencode 1.18.34 --pin
 """
 KEPT_HELP = "folder of kept turns, or output directory of the vf-eval that kept them"
-RUN_HELP = "output directory of vf-eval, or a cassette"
 
 
 def build_parser() -> Parser:
@@ -67,7 +66,7 @@ def build_parser() -> Parser:
     recorded.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="file to write")
     _force(recorded)
     for one in (played, recorded):
-        one.add_argument("run", type=Path, metavar="RUN", help=RUN_HELP)
+        one.add_argument("run", type=Path, metavar="RUN", help="output directory of vf-eval, or a cassette")
         one.add_argument("--task", metavar="ID", help="only the task with this id, name or key")
         one.add_argument("--trace", metavar="ID", help="only the trace whose id begins so")
     return parser
@@ -109,7 +108,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _choose(options: argparse.Namespace) -> None:
-    from opencode_runs.turns.choose import Choice, choose, listing, listing_text, write_dataset
+    from opencode_runs.turns.choose import choose, listing, listing_text, write_dataset
     from opencode_runs.turns.rewards import find_turns
 
     check_output(options.output, force=options.force)
@@ -117,10 +116,8 @@ def _choose(options: argparse.Namespace) -> None:
         raise BadInputError(f'output "{options.output}": the dataset is lines of JSON, name it .jsonl')
     found = find_turns(options.run, options.runs)
     warn(found.warnings)
-    choice = Choice(
-        turns=options.turn, every=options.every, below=options.below, spread=options.spread, limit=options.limit
-    )
-    turns = choose(found, choice)
+    fitting = choose(found, numbers=options.turn, every=options.every, below=options.below, spread=options.spread)
+    turns = fitting[: options.limit]
     write_dataset(turns, options.output)
     answer = listing(found, turns)
     answer.output = options.output
