@@ -79,11 +79,10 @@ examples:
 
 def build_parser() -> Parser:
     """The parser; `command` of its result names the subcommand."""
-    style = argparse.RawDescriptionHelpFormatter
-    parser = Parser(prog="opencode-difficulty", description=DESCRIPTION, epilog=EPILOG, formatter_class=style)
+    parser = Parser(prog="opencode-difficulty", description=DESCRIPTION, epilog=EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for name, (summary, epilog, add_options, _) in _COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=summary, epilog=epilog, formatter_class=style)
+        command = commands.add_parser(name, help=summary, description=summary, epilog=epilog)
         command.add_argument("--json", action="store_true", help="print the whole answer as one JSON object")
         add_options(command)
     return parser
@@ -274,9 +273,8 @@ def _split(options: argparse.Namespace) -> None:
 
 
 def _recommend(options: argparse.Namespace) -> None:
-    from opencode_runs.difficulty.posterior import Prior
     from opencode_runs.difficulty.rated import open_rated
-    from opencode_runs.difficulty.recommend import recommend, recommend_text
+    from opencode_runs.difficulty.recommend import Prior, recommend, recommend_text
 
     answer = recommend(
         open_rated(options.rated, options.column),

@@ -89,10 +89,7 @@ examples:
 
 def build_parser() -> Parser:
     named = (f"  {flaw:<15} {meaning.what}" for flaw, meaning in MEANINGS.items() if meaning.fails)
-    parser = Parser(
-        prog=PROG, description=DESCRIPTION, epilog=EPILOG.format(flaws="\n".join(named)),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EPILOG.format(flaws="\n".join(named)))
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="run directory of vf-eval or prime-rl, or its traces.jsonl"
     )

@@ -36,12 +36,11 @@ KEPT_HELP = "folder of kept turns, or output directory of the vf-eval that kept 
 
 def build_parser() -> Parser:
     """The parser; `command` of its result names the subcommand."""
-    style = argparse.RawDescriptionHelpFormatter
-    parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EPILOG, formatter_class=style)
+    parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, summary: str) -> Parser:
-        made: Parser = commands.add_parser(name, help=summary, description=summary, formatter_class=style)
+        made: Parser = commands.add_parser(name, help=summary, description=summary)
         made.add_argument("--json", action="store_true", help="print the whole answer as one JSON object")
         return made
 
