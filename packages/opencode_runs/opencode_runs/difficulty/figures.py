@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel
 
 from opencode_runs.difficulty.rate import Rating, SourceRating
-from opencode_runs.difficulty.tally import Tally
+from opencode_runs.difficulty.tally import Tally, pass_at_k
 from opencode_runs.tables import number, table, task_label
 from opencode_runs.traces.reading import RunReport
 
@@ -103,7 +103,7 @@ def figures(rating: Rating, ks: list[int] | None = None) -> RateFigures:
 def _task(key: str, tally: Tally, ks: list[int]) -> TaskFigures:
     found: dict[str, Any] = {name: getattr(tally, name) for name in COUNTS}
     labels = {"key": key, "id": tally.task_id, "name": tally.task_name, "prompt": tally.task_prompt}
-    return TaskFigures(**found, **labels, pass_at={k: tally.pass_at(k) for k in ks})
+    return TaskFigures(**found, **labels, pass_at={k: pass_at_k(tally.attempts, tally.passes, k) for k in ks})
 
 
 def _source(env: str, model: str, rated: SourceRating, ks: list[int]) -> SourceFigures:

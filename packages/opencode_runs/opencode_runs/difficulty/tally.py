@@ -81,7 +81,3 @@ class Tally:
     def mean_tokens(self) -> float | None:
         """Mean tokens of the attempts that reported them, None if none did."""
         return self.tokens / self.tokens_known if self.tokens_known else None
-
-    def pass_at(self, k: int) -> float | None:
-        """Unbiased pass@k, None if fewer than `k` attempts were made."""
-        return pass_at_k(self.attempts, self.passes, k)

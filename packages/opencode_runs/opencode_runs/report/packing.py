@@ -10,13 +10,13 @@ import itertools
 import json
 from collections import Counter
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from isal import isal_zlib
 
 from opencode_runs.report.cleaning import CAPS, as_json, cut_masked, fitting_cap, lengths
+from opencode_runs.report.listing import Rollout
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.record import ShownCall, ShownEpisode, ShownTrace
 from opencode_runs.traces.record import parse_line
@@ -34,7 +34,7 @@ SHARED_FROM = 2000
 MAX_TOKENS = 20_000
 """Of a trace whose tokens are shown one by one."""
 _ELSEWHERE = {"run", "episode", "trace", "task", "group", "advantage", "errors"}
-_TRAINER = [field.name for field in fields(TraceFigures) if field.name not in _ELSEWHERE]
+_TRAINER = [one.name for one in fields(TraceFigures) if one.name not in _ELSEWHERE]
 
 
 @dataclass(slots=True)
@@ -56,21 +56,10 @@ class Room:
         self.ratio += (ratio - self.ratio) / 8
 
 
-class Place(NamedTuple):
-    """Where the line of a rollout stands, and what is known of its traces."""
-
-    file: Path
-    start: int
-    size: int
-    ids: list[str]
-    """Of its tries."""
-    figures: list[TraceFigures]
-
-
 class Batch(NamedTuple):
     """Rollouts to pack, and what is left for them and all that follow."""
 
-    places: list[Place]
+    rollouts: list[Rollout]
     room: Room
 
 
@@ -108,14 +97,14 @@ class Packer:
     def write(self, batch: Batch) -> list[Written]:
         """Read the rollouts of a batch again, and pack each with its share of the room, as its line is of all lines."""
         room, found = replace(batch.room), []
-        for place in batch.places:
+        for rollout in batch.rollouts:
             written = Written()
             found.append(written)
-            if (value := _read(place)) is not None:
+            if (value := _read(rollout)) is not None:
                 written.shared = self._share_prompts(value)
-                _pack(value, room, room.free * place.size / room.lines, written)
+                _pack(value, room, room.free * rollout.size / room.lines, written)
                 room.free -= len(written.rollout.text) if written.rollout else 0
-            room.lines -= place.size
+            room.lines -= rollout.size
         return found
 
     def _share_prompts(self, value: dict[str, Any]) -> dict[str, Packed]:
@@ -163,15 +152,15 @@ def _pack(value: Any, room: Room, share: float, written: Written) -> None:
         cap = min(shorter, fitting_cap(found, ratio * share))
 
 
-def _read(place: Place) -> dict[str, Any] | None:
+def _read(rollout: Rollout) -> dict[str, Any] | None:
     """The rollout as the page opens it; None if its line is another one by now."""
     try:
-        with place.file.open("rb") as file:
-            file.seek(place.start)
-            episode = parse_line(file.read(place.size), ShownEpisode)
-        if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset(place.ids):
+        with rollout.run.file.path.open("rb") as file:
+            file.seek(rollout.start)
+            episode = parse_line(file.read(rollout.size), ShownEpisode)
+        if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset([row.id for row in rollout.rows]):
             return None
-        return _details(episode, place.figures)
+        return _details(episode, rollout.figures)
     except (OSError, ValueError):
         return None
 
@@ -244,7 +233,7 @@ def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
         found["count"], found["trained"] = len(node.token_ids), node.trained
         if shown:
             found["tokens"] = node.token_ids
-            found["mask"] = _lengths(node.mask)
+            found["mask"] = _stretches(node.mask)
             found["logprobs"] = np.round(np.array(node.logprobs, dtype=float), 3).tolist()
             for name in ("advantages", "entropies", "reference_logprobs", "trainer_logprobs"):
                 if (values := getattr(node, name)) is not None:
@@ -252,7 +241,7 @@ def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
     return found
 
 
-def _lengths(mask: list[bool]) -> list[int]:
+def _stretches(mask: list[bool]) -> list[int]:
     """How many tokens in a row do not train, then do, and so on in turn."""
     found = [len(list(same)) for _, same in itertools.groupby(mask)]
     return [0, *found] if mask and mask[0] else found

@@ -27,8 +27,6 @@ class Row:
     id: str
     task: str
     outcome: str
-    counts: str
-    """As an attempt, an error, or as unscored."""
     reward: float | None
     forks: int
     branch: BranchOrigin | None
@@ -67,7 +65,7 @@ def rows(episode: ShownEpisode, tries: Tries, figures: list[TraceFigures], run: 
             found, branch = by_trace[id(trace)], trace.branch
             said |= _of_trace(episode, trace, found)
         forks = found.forks if found else 0
-        facts = (said["id"], episode.called, said["outcome"], said["counts"], said["reward"], forks, branch, found)
+        facts = (said["id"], episode.called, said["outcome"], said["reward"], forks, branch, found)
         rows.append(Row(as_json(said), run, episode.task, *facts))
     return rows
 

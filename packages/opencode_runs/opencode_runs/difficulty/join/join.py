@@ -24,7 +24,7 @@ from opencode_runs.difficulty.join.matching import Leftovers, MatchBy, Matcher, 
 from opencode_runs.difficulty.outputs import check_output, replacing
 from opencode_runs.difficulty.rate import Rating, Source, rate
 from opencode_runs.difficulty.rated import METADATA_KEY
-from opencode_runs.difficulty.tally import Tally
+from opencode_runs.difficulty.tally import Tally, pass_at_k
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.progress import Progress
 from opencode_runs.traces.reading import RunReport
@@ -172,7 +172,7 @@ def _columns(prefix: str, ks: Sequence[int]) -> dict[str, pa.DataType]:
 def _arrays(tallies: Sequence[Tally | None], ks: Sequence[int]) -> list[pa.Array]:
     """The columns of one source for some rows, in the order of `_columns`; a row without a tally is null."""
     values = [[None if tally is None else getattr(tally, name) for tally in tallies] for name in COUNTS]
-    values += [[None if tally is None else tally.pass_at(k) for tally in tallies] for k in ks]
+    values += [[None if tally is None else pass_at_k(tally.attempts, tally.passes, k) for tally in tallies] for k in ks]
     return [pa.array(found, type=kind) for found, kind in zip(values, _columns("", ks).values(), strict=True)]
 
 
