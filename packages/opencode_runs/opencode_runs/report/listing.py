@@ -80,7 +80,7 @@ class Lister:
             return size, episode
         tried = tries(episode)
         found = self._inspector.inspect(self._runs[number].file, episode)
-        listed = rows(episode, tried, found.traces, number)
+        listed = rows(episode, tried, [figures for figures, _ in found.traces], number)
         alike = not any(trace.wrong_types for trace in episode.traces)
         return size, Listed(episode.id, RatedEpisode.of(episode, tried), found, listed, alike)
 

@@ -161,22 +161,14 @@ def _logprob_values(node: TokenNode) -> str:
     return f"{len(wrong)} of {len(values)}, the first {wrong[0]:g}"
 
 
-def _untrained(node: TokenNode) -> str:
-    return "none of its tokens is marked" if node.sampled and not (node.mask and node.trained) else ""
-
-
 def _not_sampled(node: TokenNode) -> str:
     if node.sampled and node.role not in (None, "assistant"):
         return f"a message of role {node.role} is marked as sampled"
     return f"{node.trained} tokens" if node.mask and not node.sampled and node.trained else ""
 
 
-def _rootless(node: TokenNode) -> str:
-    return "an answer to nothing" if node.sampled and node.parent is None else ""
-
-
 _MESSAGE_CHECKS: dict[Flaw, Callable[[TokenNode], str]] = {
-    Flaw.GRAPH: _rootless,
+    Flaw.GRAPH: lambda node: "an answer to nothing" if node.sampled and node.parent is None else "",
     Flaw.LENGTHS: _lengths,
     Flaw.NOT_SAMPLED: _not_sampled,
 }
@@ -184,7 +176,7 @@ _NODE_CHECKS: dict[Flaw, Callable[[TokenNode], str]] = _MESSAGE_CHECKS | {
     Flaw.MASK: _mask,
     Flaw.LOGPROBS: _logprob_count,
     Flaw.LOGPROB_VALUES: _logprob_values,
-    Flaw.UNTRAINED: _untrained,
+    Flaw.UNTRAINED: lambda node: "none of its tokens is marked" if node.sampled and not node.trained else "",
 }
 _OF_NUMBERS = frozenset((Flaw.LENGTHS, Flaw.MASK, Flaw.LOGPROBS, Flaw.LOGPROB_VALUES))
 """Checks that find nothing in a message without tokens."""

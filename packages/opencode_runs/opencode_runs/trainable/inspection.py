@@ -48,9 +48,8 @@ class Inspected:
     task: str
     """What people call it."""
     told: list[Told]
-    traces: list[TraceFigures]
-    marks: list[Marks | None]
-    """Of each trace that would train; None of the others."""
+    traces: list[tuple[TraceFigures, Marks | None]]
+    """Marks are those of a trace that would train; None of the others."""
 
 
 @dataclass
@@ -66,11 +65,8 @@ class Inspector:
     def inspect(self, file: TraceFile, episode: TokenEpisode) -> Inspected:
         """What is found of an episode; whether it stands twice, and its advantages, its run alone can tell."""
         key, env = episode.group_id or episode.task or "", "" if episode.group_id else episode.env
-        found = Inspected(key, env, episode.called, self._telling.of(episode), [], [])
-        for trace in episode.traces:
-            figures, marks = _trace(file, episode, trace, self, found)
-            found.traces.append(figures)
-            found.marks.append(marks)
+        found = Inspected(key, env, episode.called, self._telling.of(episode), [])
+        found.traces += [_trace(file, episode, trace, self, found) for trace in episode.traces]
         return found
 
 
@@ -89,11 +85,11 @@ class Inspection:
         group = self._groups.setdefault((file.path, found.env, found.group), fresh)
         group.rollouts += 1
         group.mixture.add(found.told)
-        for figures, marks in zip(found.traces, found.marks, strict=True):
+        for figures, marks in found.traces:
             if marks is not None and (repeated := self._repeats.found(marks)):
                 figures.findings[Flaw.REPEATED] = repeated
-        group.traces += found.traces
-        return found.traces
+            group.traces.append(figures)
+        return [figures for figures, _ in found.traces]
 
     def report(self, runs: list[RunReport]) -> Report:
         """The whole answer; `runs` says how reading went."""
@@ -102,7 +98,9 @@ class Inspection:
         traces = [trace for group in groups for trace in group.traces]
         found = [(flaw, f"{_place(trace)}: {text}") for trace in traces for flaw, text in trace.findings.items()]
         found += [flaw for group, own in zip(groups, figures, strict=True) for flaw in group.flaws(own)]
-        found += [(Flaw.UNREADABLE, f'"{run.path}": {"; ".join(run.complaints)}') for run in runs if _damaged(run)]
+        # A last line that is still being written is no damage.
+        damaged = [run for run in runs if run.unreadable > run.truncated_end]
+        found += [(Flaw.UNREADABLE, f'"{run.path}": {"; ".join(run.complaints)}') for run in damaged]
         found += [(Flaw.REPEATED, f'"{run.path}": {run.repeated:,} episodes') for run in runs if run.repeated]
         summary = summed(sum(run.episodes for run in runs), traces, figures)
         return Report(summary=summary, runs=runs, groups=figures, traces=traces, findings=gathered(found, self.allowed))
@@ -176,8 +174,3 @@ def _reward(trace: TokenTrace) -> float | None:
 def _place(trace: TraceFigures) -> str:
     seat = "" if trace.seat == "agent" else f' of seat "{trace.seat}"'
     return f"trace {trace.trace[:8]}{seat} ({trace.task})"
-
-
-def _damaged(run: RunReport) -> bool:
-    """Whether lines are unreadable, other than a last one that is still being written."""
-    return run.unreadable > run.truncated_end

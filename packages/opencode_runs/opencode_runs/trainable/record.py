@@ -13,6 +13,7 @@ from opencode_runs.traces.record import EpisodeRecord, Part, RewardRecord, Trace
 from opencode_runs.trainable.samples import TrainedBranch
 
 NO_CALL = "no model call"
+_OURS = WrapValidator(if_ours)
 STRICT = ConfigDict(strict=True)
 """Text is not a number and a number is not a truth value: verifiers writes neither for the other."""
 
@@ -180,15 +181,11 @@ class TokenTrace(TraceRecord):
     calls: Annotated[tuple[CallRecord, ...], read_as(CallRecord)] = ()
     rewards: dict[str, WeightedReward | None] = Field(default_factory=dict)
     metrics: dict[str, float | None] = Field(default_factory=dict)
-    history: Annotated[HistoryRecord | None, WrapValidator(if_ours)] = Field(
-        None, validation_alias=AliasPath("info", "history")
-    )
-    kept: Annotated[tuple[KeptLogprobs, ...] | None, WrapValidator(if_ours)] = Field(
+    history: Annotated[HistoryRecord | None, _OURS] = Field(None, validation_alias=AliasPath("info", "history"))
+    kept: Annotated[tuple[KeptLogprobs, ...] | None, _OURS] = Field(
         None, validation_alias=AliasPath("info", "logprobs"), strict=False
     )
-    sub_trace: Annotated[str | None, WrapValidator(if_ours)] = Field(
-        None, validation_alias=AliasPath("info", "rlm", "sub_trace")
-    )
+    sub_trace: Annotated[str | None, _OURS] = Field(None, validation_alias=AliasPath("info", "rlm", "sub_trace"))
     """The trace of the agent's sub calls, if it made any."""
     _wrong_types: str = PrivateAttr("")
 
