@@ -13,8 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from opencode_runs.difficulty.rate import Rating, SourceRating
-from opencode_runs.difficulty.tally import Tally, pass_at_k
+from opencode_runs.difficulty.rate import Rating, SourceRating, Tally, pass_at_k
 from opencode_runs.tables import number, table, task_label
 from opencode_runs.traces.reading import RunReport
 

@@ -19,11 +19,10 @@ from opencode_runs.difficulty.outputs import replacing
 from opencode_runs.difficulty.thresholds import Band, Thresholds
 from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.comparison import compare
-from opencode_runs.report.listing import Chunk, Lister, Listing, Rollout, by_interest, list_run
+from opencode_runs.report.listing import Chunk, Lister, Listing, Rollout, Row, by_interest, list_run
 from opencode_runs.report.masking import RULES, Masker
 from opencode_runs.report.packing import Batch, Packed, Packer, Room, Written, pack
 from opencode_runs.report.places import Run
-from opencode_runs.report.rows import Row
 from opencode_runs.report.template import FOOT, head
 from opencode_runs.report.workers import Workers, processors
 from opencode_runs.traces.errors import BadInputError

@@ -28,8 +28,6 @@ BranchedFrom = Annotated[BranchOrigin | None, WrapValidator(if_ours)]
 
 
 class BranchTrace(TraceRecord):
-    """A trace with its id and the kept turn that it went on from."""
-
     id: str = ""
     branch: BranchedFrom = Field(None, validation_alias=AliasPath("info", "branch"))
 

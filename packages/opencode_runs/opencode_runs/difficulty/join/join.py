@@ -22,9 +22,8 @@ from opencode_runs.difficulty.figures import COUNTS, default_ks
 from opencode_runs.difficulty.join.dataset import Dataset, open_dataset
 from opencode_runs.difficulty.join.matching import Leftovers, MatchBy, Matcher, RowKeys, column_options
 from opencode_runs.difficulty.outputs import check_output, replacing
-from opencode_runs.difficulty.rate import Rating, Source, rate
+from opencode_runs.difficulty.rate import Rating, Source, Tally, pass_at_k, rate
 from opencode_runs.difficulty.rated import METADATA_KEY
-from opencode_runs.difficulty.tally import Tally, pass_at_k
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.progress import Progress
 from opencode_runs.traces.reading import RunReport
