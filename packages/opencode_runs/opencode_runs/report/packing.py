@@ -21,7 +21,7 @@ from opencode_runs.report.masking import Masker
 from opencode_runs.report.record import ShownCall, ShownEpisode, ShownTrace
 from opencode_runs.traces.record import parse_line
 from opencode_runs.trainable.figures import TraceFigures
-from opencode_runs.trainable.record import TokenNode
+from opencode_runs.trainable.record import PER_SAMPLED, TokenNode
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, trained_branches
 
 LEVEL = 1
@@ -235,7 +235,7 @@ def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
             found["tokens"] = node.token_ids
             found["mask"] = _stretches(node.mask)
             found["logprobs"] = np.round(np.array(node.logprobs, dtype=float), 3).tolist()
-            for name in ("advantages", "entropies", "reference_logprobs", "trainer_logprobs"):
+            for name in PER_SAMPLED:
                 if (values := getattr(node, name)) is not None:
                     found[name] = values
     return found

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from opencode_runs.traces.record import tries_of
 from opencode_runs.trainable.evidence import Found, evidence_flaws
 from opencode_runs.trainable.findings import Flaw
-from opencode_runs.trainable.record import TokenEpisode, TokenNode, TokenTrace
+from opencode_runs.trainable.record import PER_SAMPLED, TokenEpisode, TokenNode, TokenTrace
 from opencode_runs.trainable.samples import TrainedBranch, training_sample
 
 _NO_LOGPROB = -9999.0
@@ -119,15 +119,12 @@ def _lengths(node: TokenNode) -> str:
         return f"{tokens} tokens, {len(node.mask)} mask entries"
     if len(node.is_content) not in (0, tokens):
         return f"{tokens} tokens, {len(node.is_content)} entries of is_content"
-    for name in _PER_SAMPLED:
+    for name in PER_SAMPLED:
         values = getattr(node, name)
         if values is not None and len(values) != sampled:
             return f"{sampled} trained tokens, {len(values)} {name}"
     wrong = [name for name, values in (node.loss_weights or {}).items() if len(values) != tokens]
     return f"{tokens} tokens, other loss weights {wrong[0]}" if wrong else ""
-
-
-_PER_SAMPLED = ("advantages", "reference_logprobs", "trainer_logprobs", "entropies")
 
 
 def _mask(node: TokenNode) -> str:

@@ -154,10 +154,8 @@ def _trace(
 
 
 def _why_forked(trace: TokenTrace, forks: int, again: list[int]) -> str:
-    why = next(iter(trace.fork_notes), "")
-    if not why:
-        why = f"message node {again[0]} tells again what was said" if again else "its branches share turns of the model"
-    return f"{forks} fork{'s' if forks > 1 else ''}: {why}"
+    seen = f"message node {again[0]} tells again what was said" if again else "its branches share turns of the model"
+    return f"{forks} fork{'s' if forks > 1 else ''}: {next(iter(trace.fork_notes), seen)}"
 
 
 def _logprobs(trace: TokenTrace) -> int | None:

@@ -77,9 +77,6 @@ class ForkRecord(Part):
     turn: int
     how: str
 
-    def __str__(self) -> str:
-        return f"message {self.message} from turn {self.turn} on: {self.how}"
-
 
 class HistoryRecord(Part):
     """What our interception notes of a trace's forks (`info["history"]`)."""
@@ -133,7 +130,8 @@ class CallRecord(msgspec.Struct, gc=False):
         return self.time.end if self.time is not None else None
 
 
-_FLOATS = ("logprobs", "advantages", "reference_logprobs", "trainer_logprobs", "entropies")
+PER_SAMPLED = ("advantages", "reference_logprobs", "trainer_logprobs", "entropies")
+"""What a message may hold of each of its tokens that train, beside logprobs."""
 
 
 def _node_with_nan(node: Any) -> Any:
@@ -141,7 +139,11 @@ def _node_with_nan(node: Any) -> Any:
         return node
     weights = node.get("loss_weights")
     named = {name: _with_nan(values) for name, values in weights.items()} if isinstance(weights, dict) else weights
-    return node | {name: _with_nan(node[name]) for name in _FLOATS if name in node} | {"loss_weights": named}
+    return (
+        node
+        | {name: _with_nan(node[name]) for name in ("logprobs", *PER_SAMPLED) if name in node}
+        | {"loss_weights": named}
+    )
 
 
 def read_as(kind: type[msgspec.Struct]) -> PlainValidator:
@@ -235,7 +237,8 @@ class TokenTrace(TraceRecord):
     @property
     def fork_notes(self) -> list[str]:
         """Where and how the first forks came about, as far as the interception noted it."""
-        return [str(fork) for fork in self.history.first] if self.history is not None else []
+        first = self.history.first if self.history is not None else ()
+        return [f"message {fork.message} from turn {fork.turn} on: {fork.how}" for fork in first]
 
 
 _STANDING: dict[str, type] = {"version": int, "id": str, "ok": bool}

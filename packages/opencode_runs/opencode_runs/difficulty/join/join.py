@@ -121,12 +121,7 @@ def join_warnings(figures: JoinFigures) -> list[str]:
 
 
 def _choose_sources(rating: Rating, options: JoinOptions) -> list[Source]:
-    """The sources whose figures are written: one, or all that fit with `per_model`.
-
-    Raises:
-        BadInputError: several fit and `per_model` is not set, or the model or env named is not in the runs.
-        NothingUsableError: there was no episode at all.
-    """
+    """The sources whose figures are written: one, or all that fit with `per_model`."""
     if not rating.sources:
         raise NothingUsableError("the runs hold no episode")
     known = sorted(rating.sources)
