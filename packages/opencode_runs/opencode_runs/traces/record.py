@@ -130,14 +130,6 @@ class EpisodeRecord(Part):
         return cls.model_validate_json(line)
 
 
-def tries_of(retries: Any) -> int | None:
-    """How often saved retries try again, each rule's own tries included; None if they cannot be read."""
-    if not isinstance(retries, dict):
-        return None
-    entries = (retries, *(rule for rule in retries.get("rules") or () if isinstance(rule, dict)))
-    return sum(entry.get("max_retries") or 0 for entry in entries)
-
-
 class LineError(ValueError):
     """A line that is not an episode; `torn` if it is not even whole JSON."""
 

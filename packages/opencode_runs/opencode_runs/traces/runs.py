@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import AliasPath, BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from opencode_runs.traces.errors import BadInputError
-from opencode_runs.traces.record import tries_of
 
 TRACES_FILE = "traces.jsonl"
 MAX_NAMED = 5
@@ -38,11 +37,6 @@ class RunSettings(BaseModel, protected_namespaces=()):
             return read(value)
         except ValidationError:
             return cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
-
-    @property
-    def tries(self) -> int | None:
-        """How often a failed episode is tried again; None if the run does not say."""
-        return tries_of(self.retries)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ Nothing is taken on trust that can be counted again: samples are checked against
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from opencode_runs.traces.record import tries_of
+from opencode_runs.traces.runs import RunSettings
 from opencode_runs.trainable.evidence import Found, evidence_flaws
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.record import PER_SAMPLED, TokenEpisode, TokenNode, TokenTrace
@@ -23,23 +24,31 @@ NO_VOCABULARY = 1 << 19
 """More tokens than any model's vocabulary has."""
 
 
-def standing_flaw(episode: TokenEpisode, trace: TokenTrace, tries: int | None) -> str:
+def standing_flaw(episode: TokenEpisode, trace: TokenTrace, run: RunSettings) -> str:
     """What of an episode and a trace says that it failed while the rest says that it did not; empty if nothing.
 
-    Errors of earlier tries are kept; `tries` is how often the run tries an episode again, where that is known.
+    Errors of earlier tries are kept, so that what is tried again may have some.
     """
     if trace.ok and trace.errors:
         last = trace.errors[-1].type
         stopped = trace.stop_condition in ("error", f"{last.removesuffix('Error').lower()}_error")
-        if stopped or not tries_of(trace.retries):
+        if stopped or not _tries_of(trace.retries):
             return f"it is ok and has the error {last}"
     if episode.ok and (failed := [other.seat for other in episode.traces if not (other.ok or other.wrong_types)]):
         return f'its episode is ok, and its trace of seat "{failed[0]}" is not'
-    if episode.ok and episode.errors and tries == 0:
+    if episode.ok and episode.errors and _tries_of(run.retries) == 0:
         return f"its episode is ok and has the error {episode.errors[-1].type}"
     if not episode.ok and not episode.errors and all(other.ok for other in episode.traces):
         return "its episode failed, and nothing in it did"
     return ""
+
+
+def _tries_of(retries: Any) -> int | None:
+    """How often saved retries try again, each rule's own tries included; None if they cannot be read."""
+    if not isinstance(retries, dict):
+        return None
+    entries = (retries, *(rule for rule in retries.get("rules") or () if isinstance(rule, dict)))
+    return sum(entry.get("max_retries") or 0 for entry in entries)
 
 
 def flaws_of(

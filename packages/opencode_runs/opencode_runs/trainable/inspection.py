@@ -122,7 +122,7 @@ def _trace(
     findings: dict[Flaw, str] = {}
     if trace.scores and not trace.ok:
         findings[Flaw.ERROR_REWARD] = f"reward {sum(trace.scores):g}"
-    if trace.trainable and (contradiction := standing_flaw(episode, trace, file.settings.tries)):
+    if trace.trainable and (contradiction := standing_flaw(episode, trace, file.settings)):
         findings[Flaw.STANDING] = contradiction
     if trace.trainable and trace.wrong_types:
         findings[Flaw.TYPES] = trace.wrong_types

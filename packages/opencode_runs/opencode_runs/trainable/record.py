@@ -139,11 +139,8 @@ def _node_with_nan(node: Any) -> Any:
         return node
     weights = node.get("loss_weights")
     named = {name: _with_nan(values) for name, values in weights.items()} if isinstance(weights, dict) else weights
-    return (
-        node
-        | {name: _with_nan(node[name]) for name in ("logprobs", *PER_SAMPLED) if name in node}
-        | {"loss_weights": named}
-    )
+    floats = {name: _with_nan(node[name]) for name in ("logprobs", *PER_SAMPLED) if name in node}
+    return node | floats | {"loss_weights": named}
 
 
 def read_as(kind: type[msgspec.Struct]) -> PlainValidator:
