@@ -45,8 +45,8 @@ def spreads(rollouts: Iterable[Rollout]) -> dict[tuple[str, int], float]:
     return {turn: statistics.pstdev(values) for turn, values in rewards.items() if len(values) > 1}
 
 
-def listing(found: Turns, turns: Sequence[KeptTurn] | None = None) -> Listing:
-    """Kept turns with what is known of them; None for all that were found."""
+def listing(found: Turns, turns: Sequence[KeptTurn], output: Path | None = None) -> Listing:
+    """Some of the kept turns that were found, with what is known of them."""
     spread = spreads(found.rollouts.values())
     rows = [
         ListedTurn(
@@ -54,9 +54,9 @@ def listing(found: Turns, turns: Sequence[KeptTurn] | None = None) -> Listing:
             held_seconds=turn.held_seconds, megabytes=turn.file_bytes / 1e6, unrestorable=turn.unrestorable,
             reward=found.reward(turn), spread=spread.get((turn.trace_id, turn.turn)),
         )
-        for turn in (found.turns if turns is None else turns)
+        for turn in turns
     ]  # fmt: skip
-    return Listing(turns=rows)
+    return Listing(turns=rows, output=output)
 
 
 def listing_text(answer: Listing, rows: int | None) -> str:

@@ -102,7 +102,7 @@ def _list(options: argparse.Namespace) -> None:
 
     found = find_turns(options.run, options.runs)
     warn(found.warnings)
-    answer = listing(found)
+    answer = listing(found, found.turns)
     print_answer(answer, listing_text(answer, options.rows or None), as_json=options.json)
 
 
@@ -118,8 +118,7 @@ def _choose(options: argparse.Namespace) -> None:
     fitting = choose(found, numbers=options.turn, every=options.every, below=options.below, spread=options.spread)
     turns = fitting[: options.limit]
     write_dataset(turns, options.output)
-    answer = listing(found, turns)
-    answer.output = options.output
+    answer = listing(found, turns, options.output)
     print_answer(answer, listing_text(answer, options.rows or None), as_json=options.json)
 
 
