@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
-from opencode_runs.difficulty.join.join import JoinFigures, join
-from opencode_runs.difficulty.join.options import JoinOptions
+from opencode_runs.difficulty.join.join import JoinFigures, JoinOptions, join
 from opencode_runs.difficulty.rated import METADATA_KEY
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 

@@ -6,7 +6,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_runs.difficulty.posterior import Prior, mixed_probability
+from opencode_runs.difficulty.recommend import Prior, mixed_probability
 
 JEFFREYS = Prior()
 

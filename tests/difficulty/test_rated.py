@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_runs.difficulty.bands import show, show_text, split
-from opencode_runs.difficulty.posterior import Prior
 from opencode_runs.difficulty.rated import open_rated
-from opencode_runs.difficulty.recommend import RecommendFigures, recommend, recommend_text
+from opencode_runs.difficulty.recommend import Prior, RecommendFigures, recommend, recommend_text
 from opencode_runs.difficulty.thresholds import Band, Thresholds
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 

@@ -18,12 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from opencode_env.conformance.user_home import VF_EVAL
 from opencode_runs.difficulty.figures import SourceFigures, TaskFigures, figures
-from opencode_runs.difficulty.join.join import join
-from opencode_runs.difficulty.join.options import JoinOptions
-from opencode_runs.difficulty.posterior import Prior
+from opencode_runs.difficulty.join.join import JoinOptions, join
 from opencode_runs.difficulty.rate import rate
 from opencode_runs.difficulty.rated import open_rated
-from opencode_runs.difficulty.recommend import recommend
+from opencode_runs.difficulty.recommend import Prior, recommend
 
 from tests.difficulty.model_server import PlanServer
 from tests.report.reading import packed, written

@@ -8,7 +8,7 @@ import pytest
 from opencode_runs.difficulty.cli import main as difficulty
 from opencode_runs.difficulty.figures import figures
 from opencode_runs.difficulty.rate import rate
-from opencode_runs.report.comparison import compare, interval
+from opencode_runs.report.writing import compare, interval
 from opencode_runs.trainable.cli import main as trainable
 
 from tests.report import made

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opencode_runs.difficulty.figures import figures
+from opencode_runs.difficulty.figures import figures, rate_text
 from opencode_runs.difficulty.rate import rate
-from opencode_runs.difficulty.text import rate_text
 from opencode_runs.turns.rewards import read_rollouts
 from opencode_runs.turns.tree import tree_of
 

@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel
 
@@ -43,7 +43,10 @@ def warn(lines: Iterable[str]) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors of usage are one line."""
+    """Errors of usage are one line; descriptions and examples keep their lines."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")

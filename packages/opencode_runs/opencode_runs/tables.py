@@ -1,11 +1,10 @@
 """Aligned tables for a terminal, no colours, no wrapping, and the labels that fit into them."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 
 LABEL_WIDTH = 40
-HASH_LENGTH = 64
-SHORT_HASH = 12
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -17,10 +16,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+def number(value: float | None, form: str, none: str = "-") -> str:
+    """A number in a form of Python's (".2f"), or `none` where there is none."""
+    return none if value is None else f"{value:{form}}"
+
+
 def short(text: str) -> str:
     """A label that fits a column; a content hash keeps its beginning."""
-    if len(text) == HASH_LENGTH and all(c in "0123456789abcdef" for c in text):
-        return text[:SHORT_HASH]
+    if re.fullmatch("[0-9a-f]{64}", text):
+        return text[:12]
     return textwrap.shorten(text, LABEL_WIDTH, placeholder="…") if len(text) > LABEL_WIDTH else text
 
 

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 
 from opencode_runs.traces.record import EpisodeRecord, TraceRecord
 
-MAIN_SEAT = "agent"
-SUB_SEAT = "sub"
 AGENT_TIMEOUT = "agent_timeout"
-AGENT_COMPLETED = "agent_completed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +44,10 @@ def tries(episode: EpisodeRecord, seat: str | None = None) -> Tries:
     traces are calls the main agent made.
     """
     if seat is None:
-        mains = [trace for trace in episode.traces if trace.seat != SUB_SEAT]
+        mains = [trace for trace in episode.traces if trace.seat != "sub"]
         names = [trace.seat for trace in mains]
         trainable = [trace.seat for trace in mains if trace.trainable]
-        seat = MAIN_SEAT if MAIN_SEAT in names else next(iter(trainable or names), None)
+        seat = "agent" if "agent" in names else next(iter(trainable or names), None)
     traces = [trace for trace in episode.traces if trace.seat == seat]
     if not traces:
         return [(None, Failure(episode.errors[-1].type if episode.errors else "no trace of the main seat"))]
@@ -66,11 +63,11 @@ def _classified(episode: EpisodeRecord, trace: TraceRecord) -> Attempt | Failure
     if stop is not None and stop.endswith("_timeout") and stop != AGENT_TIMEOUT:
         return Failure(stop)
     # A program that exits well without ever asking the model looks like a policy that failed.
-    if stop in (None, AGENT_COMPLETED) and not trace.turns and not trace.num_total_tokens:
+    if stop in (None, "agent_completed") and not trace.turns and not trace.num_total_tokens:
         return Failure("no model call")
     # A failed sub call is an error to the agent's tool call, and a failed sibling of the same seat is its own error.
     # The env's own hooks failing, or any other seat (one that judges, say), leaves the reward in doubt.
-    bystanders = (trace.seat, SUB_SEAT)
+    bystanders = (trace.seat, "sub")
     if not episode.ok and (episode.errors or any(not t.ok for t in episode.traces if t.seat not in bystanders)):
         return Failure(episode.errors[-1].type if episode.errors else "another seat's error")
     if trace.dropped is not None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from opencode_runs.difficulty.outputs import check_output, drawing, replacing
 from opencode_runs.difficulty.rated import RatedFile, RatedRow, finite
 from opencode_runs.difficulty.thresholds import Band, Thresholds
+from opencode_runs.tables import number
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.traces.progress import Progress
 
@@ -65,7 +66,7 @@ def show(rated: RatedFile, thresholds: Thresholds, *, bins: int, first: int) -> 
 
 def show_text(figures: ShowFigures) -> str:
     most = max(figures.counts, default=0) or 1
-    mean = "-" if figures.mean is None else f"{figures.mean:.3f}"
+    mean = number(figures.mean, ".3f")
     lines = [f"{figures.column}: {figures.rated:,} of {figures.rows:,} rows rated, mean {mean}", ""]
     for index, count in enumerate(figures.counts):
         bar = "█" * max(round(count / most * BAR_WIDTH), 1 if count else 0)

@@ -1,4 +1,4 @@
-"""The one table of difficulty figures, and the answer of `rate` as plain data.
+"""The one table of difficulty figures, and the answer of `rate` as plain data and as text.
 
 A figure is a field of `Figures`, worked out for one task by the attribute of `Tally` with the same name. The JSON, the
 columns that `join` writes and the tables of text follow from the fields; over a source, counts are summed and other
@@ -7,13 +7,14 @@ figures are means of the tasks' values, every task weighing the same.
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from opencode_runs.difficulty.rate import Rating, SourceRating
-from opencode_runs.difficulty.tally import Tally
+from opencode_runs.difficulty.rate import Rating, SourceRating, Tally, pass_at_k
+from opencode_runs.tables import number, table, task_label
 from opencode_runs.traces.reading import RunReport
 
 
@@ -101,7 +102,7 @@ def figures(rating: Rating, ks: list[int] | None = None) -> RateFigures:
 def _task(key: str, tally: Tally, ks: list[int]) -> TaskFigures:
     found: dict[str, Any] = {name: getattr(tally, name) for name in COUNTS}
     labels = {"key": key, "id": tally.task_id, "name": tally.task_name, "prompt": tally.task_prompt}
-    return TaskFigures(**found, **labels, pass_at={k: tally.pass_at(k) for k in ks})
+    return TaskFigures(**found, **labels, pass_at={k: pass_at_k(tally.attempts, tally.passes, k) for k in ks})
 
 
 def _source(env: str, model: str, rated: SourceRating, ks: list[int]) -> SourceFigures:
@@ -127,3 +128,84 @@ def _source(env: str, model: str, rated: SourceRating, ks: list[int]) -> SourceF
         mixtures=rated.mixtures(model),
         rows=rows,
     )
+
+
+def rate_text(answer: RateFigures, limit: int | None) -> str:
+    """The answer of `rate` as text: a line per source, then the tasks, hardest first, at most `limit` of them."""
+    parts = [_source_table(answer)]
+    if "*" in parts[0]:
+        parts.append("* of the tasks with at least k attempts")
+    for source in answer.sources:
+        if source.causes:
+            named = ", ".join(f"{cause} {count:,}" for cause, count in source.causes.items())
+            parts.append(f"{source.model}: not counted as attempts: {named}")
+    single = len(answer.sources) == 1
+    parts += ["", _task_table(answer.sources[0], limit) if single else _side_by_side(answer.sources, limit)]
+    total = len({row.key for source in answer.sources for row in source.rows})
+    if limit is not None and total > limit:
+        parts.append(f"… {total - limit:,} more tasks (all with --rows 0 or --json)")
+    return "\n".join(parts)
+
+
+def _header(ks: Sequence[int]) -> list[str]:
+    """The headers of `_cells`."""
+    headers = {name: [shown.header] for name, shown in SHOWN.items()}
+    headers["pass_rate"] += [f"pass@{k}" for k in ks]
+    return [header for found in headers.values() for header in found]
+
+
+def _cells(row: TaskFigures | SourceFigures, ks: Sequence[int]) -> list[str]:
+    """All figures, pass@k after the pass rate."""
+    cells = {name: [number(getattr(row, name), f",.{shown.digits}f")] for name, shown in SHOWN.items()}
+    cells["avg_reward"] = [_reward(row)]
+    for k in ks:
+        found = row.pass_at.get(k)
+        value = found.value if isinstance(found, PassAt) else found
+        partly = isinstance(row, SourceFigures) and isinstance(found, PassAt) and found.tasks < row.tasks_rated
+        cells["pass_rate"].append(number(value, ".2f") + "*" * partly)
+    return [cell for found in cells.values() for cell in found]
+
+
+def _reward(row: TaskFigures | SourceFigures) -> str:
+    return number(row.avg_reward, ",.2f") + (f" ±{row.reward_stderr:.2f}" if row.reward_stderr is not None else "")
+
+
+def _source_table(answer: RateFigures) -> str:
+    ks = sorted({k for source in answer.sources for k in source.pass_at})
+    names = {"n": "attempts", "pass": f"pass≥{answer.threshold:g}"}
+    header = ["model", "tasks", "rated", *(names.get(name, name) for name in _header(ks))]
+    rows = [
+        [_source_label(source, answer.sources), f"{source.tasks:,}", f"{source.tasks_rated:,}", *_cells(source, ks)]
+        for source in answer.sources
+    ]
+    return table(header, rows)
+
+
+def _task_table(source: SourceFigures, limit: int | None) -> str:
+    ks = list(source.rows[0].pass_at) if source.rows else []
+    return table(["task", *_header(ks)], [[_label(row), *_cells(row, ks)] for row in source.rows[:limit]])
+
+
+def _side_by_side(sources: Sequence[SourceFigures], limit: int | None) -> str:
+    """One column per source: mean reward, its standard error, attempts and errors."""
+    by_key = [{row.key: row for row in source.rows} for source in sources]
+    labels = {row.key: _label(row) for source in sources for row in source.rows}
+    rows = [[label, *(_cell(rows.get(key)) for rows in by_key)] for key, label in list(labels.items())[:limit]]
+    return table(["task", *(_source_label(source, sources) for source in sources)], rows)
+
+
+def _label(row: TaskFigures) -> str:
+    return task_label(row.key, row.id or row.name or row.prompt)
+
+
+def _source_label(source: SourceFigures, sources: Sequence[SourceFigures]) -> str:
+    """The model, with the env where several envs are compared."""
+    several = len({other.env for other in sources}) > 1
+    return f"{source.model} @ {source.env}" if several else source.model
+
+
+def _cell(row: TaskFigures | None) -> str:
+    if row is None:
+        return "-"
+    failed = row.errors + row.unscored
+    return f"{_reward(row)} (n={row.attempts}{f', {failed} err' if failed else ''})"

@@ -6,7 +6,6 @@ Reading is by column and by batch, so that a figure over a large file never load
 import json
 import math
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,6 @@ from opencode_runs.traces.errors import BadInputError, NothingUsableError
 REWARD_COLUMN = "avg_reward"
 METADATA_KEY = b"opencode_difficulty"
 BATCH_ROWS = 8192
-LABEL_COLUMNS = ("id", "name", "question")
 NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_null)
 """What a difficulty column may hold; a column of nulls is one in which nothing was rated."""
 
@@ -72,7 +70,7 @@ class RatedFile(ParquetInput):
         self.column = column
         self.prefix = column.removesuffix(REWARD_COLUMN) if column.endswith(REWARD_COLUMN) else ""
 
-    @cached_property
+    @property
     def about(self) -> dict[str, object]:
         """What `join` recorded about the runs; empty for a file from elsewhere."""
         try:
@@ -87,7 +85,7 @@ class RatedFile(ParquetInput):
 
     def read(self) -> Iterator[RatedRow]:
         """The rows, without their content."""
-        label = next((name for name in LABEL_COLUMNS if name in self.schema.names), None)
+        label = next((name for name in ("id", "name", "question") if name in self.schema.names), None)
         counts = (self.prefix + name if self.has(name) else None for name in ("attempts", "passes"))
         wanted = [label, self.column, *counts]
         number = 0

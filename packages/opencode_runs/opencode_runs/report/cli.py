@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opencode_runs.command import Parser, checked, exit_code_of, warn
+from opencode_runs.difficulty.outputs import check_output
+from opencode_runs.traces.errors import BadInputError
 
 PROG = "opencode-report"
 EPILOG = """\
@@ -21,7 +23,6 @@ examples:
   opencode-report export outputs/my-run --atif trajectories       # Harbor's form, a file for each trace
   opencode-report export outputs/my-run --markdown 3f9a           # one rollout for an issue or a chat
 """
-WATCH_SECONDS = 2.0
 _megabytes = checked(float, lambda value: 0 < value <= 2000, "does not lie between 0 and 2000")
 
 
@@ -36,11 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    style = argparse.RawDescriptionHelpFormatter
-    parser = Parser(
-        prog=PROG, description="Write one page that shows what the agents of runs did.", epilog=EPILOG,
-        formatter_class=style,
-    )  # fmt: skip
+    parser = Parser(prog=PROG, description="Write one page that shows what the agents of runs did.", epilog=EPILOG)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run, a trace file, or a folder of runs")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="PAGE.html", help="default: report.html in the (first) run"
@@ -71,10 +68,8 @@ def _export_parser() -> Parser:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from opencode_runs.difficulty.outputs import check_output
     from opencode_runs.report.places import find_runs
     from opencode_runs.report.writing import write_page
-    from opencode_runs.traces.errors import BadInputError
 
     first = options.runs[0]
     output = options.output or (first if first.is_dir() else first.parent) / "report.html"
@@ -95,7 +90,7 @@ def _report(options: argparse.Namespace) -> None:
             seen = state
         if not options.watch:
             return
-        time.sleep(WATCH_SECONDS)
+        time.sleep(2.0)
 
 
 def _export(options: argparse.Namespace) -> None:

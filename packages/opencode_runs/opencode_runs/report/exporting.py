@@ -1,20 +1,27 @@
-"""Rollouts out of a run: trajectories for Harbor, and one rollout as Markdown."""
+"""Rollouts out of a run: trajectories in ATIF, the form that Harbor reads, and one rollout as Markdown.
 
+ATIF has a trajectory for each branch, as a trajectory is a line: https://harborframework.com/docs/trajectory-format
+"""
+
+import json
+import math
 import re
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from opencode_runs.report.atif import plain_text, trajectories
 from opencode_runs.report.cleaning import Cutter, as_json
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.places import find_runs
-from opencode_runs.report.record import ShownEpisode, ShownTrace
+from opencode_runs.report.record import ShownCall, ShownEpisode, ShownTrace
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.reading import Reading
+from opencode_runs.trainable.samples import BrokenGraphError, branch_paths
 
-RESULT = 3000
-"""Characters of a text in Markdown."""
+SOURCES = {"system": "system", "user": "user", "assistant": "agent", "developer": "system"}
+Step = dict[str, Any]
 
 
 def export_atif(paths: list[Path], folder: Path) -> int:
@@ -27,13 +34,12 @@ def export_atif(paths: list[Path], folder: Path) -> int:
     written = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for episode in _episodes(paths):
-            for trace in episode.traces:
-                for found in trajectories(episode, trace):
-                    text = Masker().json(as_json(found))
-                    name = re.sub(r"[^\w.-]", "_", str(found["trajectory_id"]))[-120:]
-                    (folder / f"{name}.json").write_bytes(text + b"\n")
-                    written += 1
+        for episode, trace in _traces(paths):
+            for found in _trajectories(episode, trace):
+                text = Masker().json(as_json(found))
+                name = re.sub(r"[^\w.-]", "_", str(found["trajectory_id"]))[-120:]
+                (folder / f"{name}.json").write_bytes(text + b"\n")
+                written += 1
     except OSError as error:
         raise BadInputError(f'cannot write to "{folder}": {error.strerror or error}') from None
     if not written:
@@ -47,21 +53,20 @@ def print_markdown(paths: list[Path], wanted: str) -> None:
     Raises:
         NothingUsableError: no rollout has that id.
     """
-    for episode in _episodes(paths):
-        for trace in episode.traces:
-            if wanted and (trace.id.startswith(wanted) or episode.id.startswith(wanted)):
-                sys.stdout.buffer.write(markdown(episode, trace).encode("utf-8", "replace"))
-                sys.stdout.flush()
-                return
+    for episode, trace in _traces(paths):
+        if wanted and (trace.id.startswith(wanted) or episode.id.startswith(wanted)):
+            sys.stdout.buffer.write(_markdown(episode, trace).encode("utf-8", "replace"))
+            sys.stdout.flush()
+            return
     raise NothingUsableError(f"no rollout's id begins with {wanted!r}")
 
 
-def markdown(episode: ShownEpisode, trace: ShownTrace) -> str:
+def _markdown(episode: ShownEpisode, trace: ShownTrace) -> str:
     """A rollout for an issue or a chat: the first branch's messages, long ones cut, keys masked."""
     masker = Masker()
 
     def cut(text: str) -> str:
-        return str(Cutter(masker, RESULT).cut(text))
+        return str(Cutter(masker, 3000).cut(text))
 
     rewards = ", ".join(
         f"{name} {reward.score:g}" for name, reward in trace.rewards.items() if reward and reward.score is not None
@@ -71,18 +76,18 @@ def markdown(episode: ShownEpisode, trace: ShownTrace) -> str:
         "model": trace.model, "turns": trace.turns, "tokens": trace.num_total_tokens,
         "errors": ", ".join(error.type for error in trace.errors), "trace": trace.id,
     }  # fmt: skip
-    parts = [f"# {cut(str(episode.task_id or episode.task_name or episode.prompt or episode.task))}"]
+    parts = [f"# {cut(episode.called)}"]
     parts.append("\n".join(f"- {name}: {value}" for name, value in facts.items() if value not in (None, "")))
     for node in trace.nodes:
         message = node.message if isinstance(node.message, dict) else {}
-        role, text = message.get("role", "unknown"), cut(plain_text(message.get("content")))
+        role, text = message.get("role", "unknown"), cut(_plain_text(message.get("content")))
         if role == "system":
             continue
         parts.append(f"### {role}{' ' + str(message['name']) if message.get('name') else ''}")
         if text:
             parts.append(_fenced(text) if role == "tool" else text)
         calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
-        parts += [f"**{call.get('name')}**\n{_fenced(cut(plain_text(call.get('arguments'))))}" for call in calls]
+        parts += [f"**{call.get('name')}**\n{_fenced(cut(_plain_text(call.get('arguments'))))}" for call in calls]
     return masker.text("\n\n".join(parts)) + "\n"
 
 
@@ -92,7 +97,165 @@ def _fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def _episodes(paths: list[Path]) -> Iterator[ShownEpisode]:
-    reading = Reading.of(ShownEpisode)
-    for _, episode in reading.episodes([run.file for run in find_runs(paths)]):
-        yield episode
+def _traces(paths: list[Path]) -> Iterator[tuple[ShownEpisode, ShownTrace]]:
+    for _, episode in Reading.of(ShownEpisode).episodes([run.file for run in find_runs(paths)]):
+        for trace in episode.traces:
+            yield episode, trace
+
+
+def _trajectories(episode: ShownEpisode, trace: ShownTrace) -> Iterator[dict[str, Any]]:
+    """The trajectories of a trace, one for each branch; none for a trace without messages or with a broken graph.
+
+    What an earlier branch holds already is marked as copied context in a later one, so that nothing trains twice.
+    """
+    try:
+        paths = branch_paths(trace)
+    except BrokenGraphError:
+        return
+    told: set[int] = set()
+    for branch, path in enumerate(paths):
+        steps = _steps(trace, path, frozenset(told))
+        told.update(path)
+        usages = [call.usage for call in trace.calls if call.node in path and call.usage is not None]
+        yield _without_none(
+            {
+                "schema_version": "ATIF-v1.8",
+                "session_id": episode.id,
+                "trajectory_id": f"{trace.id or episode.id}.{branch}",
+                "agent": _agent(trace),
+                "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
+                "final_metrics": {
+                    "total_prompt_tokens": sum(usage.input_tokens for usage in usages),
+                    "total_completion_tokens": sum(usage.completion_tokens for usage in usages),
+                    "total_cached_tokens": sum(usage.cached_input_tokens or 0 for usage in usages),
+                    "total_steps": len(steps),
+                },
+                "extra": {
+                    "env": episode.env,
+                    "task": episode.task_id or episode.task_name or episode.task,
+                    "seat": trace.seat,
+                    "reward": trace.reward,
+                    "rewards": {name: reward and reward.model_dump() for name, reward in trace.rewards.items()},
+                    "stop_condition": trace.stop_condition,
+                    "errors": [error.type for error in trace.errors],
+                    "branch": branch,
+                    "branches": len(paths),
+                },
+            }
+        )
+
+
+def _agent(trace: ShownTrace) -> dict[str, Any]:
+    info = trace.info.get("agent") if isinstance(trace.info, dict) else None
+    version = info.get("version") if isinstance(info, dict) else None
+    offered = trace.tools if isinstance(trace.tools, list) else []
+    tools = [tool for tool in offered if isinstance(tool, dict)]
+    return {
+        "name": str(trace.harness or trace.seat),
+        "version": str(version or "unknown"),
+        "model_name": trace.model,
+        "tool_definitions": [_definition(tool) for tool in tools] or None,
+    }
+
+
+def _definition(tool: dict[str, Any]) -> dict[str, Any]:
+    function = {name: tool[name] for name in ("name", "description", "parameters") if name in tool}
+    return tool if "function" in tool else {"type": "function", "function": function}
+
+
+def _steps(trace: ShownTrace, path: tuple[int, ...], told: frozenset[int]) -> list[Step]:
+    steps: list[Step] = []
+    calls = {call.node: call for call in trace.calls if call.node is not None}
+    context: list[int] = []
+    for number in path:
+        node = trace.nodes[number]
+        message = node.message if isinstance(node.message, dict) else {"role": "user", "content": node.message}
+        if message.get("role") == "tool" and steps:
+            _observe(steps[-1], message)
+        else:
+            step = _step(message, node.timestamp, copied=number in told)
+            if step["source"] == "agent":
+                sampled = [token for token, own in zip(node.token_ids, node.mask, strict=False) if own]
+                head = len(node.token_ids) - len(sampled)
+                metrics = _metrics(calls.get(number), context + node.token_ids[:head], sampled, node.logprobs)
+                step |= _said(message, number) | {"metrics": metrics, "llm_call_count": int(node.sampled)}
+                if not node.sampled:
+                    step |= {"metrics": None, "reasoning_content": None}
+            steps.append(step)
+        context += node.token_ids
+    return steps
+
+
+def _step(message: dict[str, Any], at: float | None, *, copied: bool) -> Step:
+    return {
+        "timestamp": datetime.fromtimestamp(at, UTC).isoformat() if at and 0 < at < 1e11 else None,
+        "source": SOURCES.get(str(message.get("role")), "user"),
+        "message": _plain_text(message.get("content")),
+        "is_copied_context": True if copied else None,
+    }
+
+
+def _said(message: dict[str, Any], number: int) -> Step:
+    """What only an agent's step has."""
+    reasoning = message.get("reasoning_content")
+    calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    return {
+        "reasoning_content": reasoning if isinstance(reasoning, str) else None,
+        "tool_calls": [
+            {
+                "tool_call_id": str(call.get("id") or f"call-{number}-{place}"),
+                "function_name": str(call.get("name")),
+                **_arguments(call.get("arguments")),
+            }
+            for place, call in enumerate(calls)
+        ]
+        or None,
+    }
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    """Arguments are an object; what the model wrote instead stands beside them."""
+    try:
+        value = json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        value = None
+    return {"arguments": value} if isinstance(value, dict) else {"arguments": {}, "extra": {"raw_arguments": given}}
+
+
+def _observe(step: Step, message: dict[str, Any]) -> None:
+    """Take a tool's result into the step that asked for it."""
+    asked = {call["tool_call_id"] for call in step.get("tool_calls") or ()}
+    call = message.get("tool_call_id")
+    result = {"source_call_id": call if call in asked else None, "content": _plain_text(message.get("content"))}
+    step.setdefault("observation", {"results": []})["results"].append(result)
+
+
+def _metrics(call: ShownCall | None, context: list[int], sampled: list[int], logprobs: list[float]) -> Any:
+    found: dict[str, Any] = {}
+    if call is not None and call.usage is not None:
+        found = {
+            "prompt_tokens": call.usage.input_tokens,
+            "completion_tokens": call.usage.completion_tokens,
+            "cached_tokens": call.usage.cached_input_tokens,
+        }
+    if sampled:
+        found |= {"prompt_token_ids": context, "completion_token_ids": sampled}
+        if len(logprobs) == len(sampled) and all(map(math.isfinite, logprobs)):
+            found["logprobs"] = logprobs
+    return found or None
+
+
+def _plain_text(content: Any) -> str:
+    """A message's text; of parts that are not text, their kind."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return "" if content is None else json.dumps(content, ensure_ascii=False)
+    parts = [part if isinstance(part, dict) else {"text": str(part)} for part in content]
+    return "\n".join(str(part["text"]) if "text" in part else f"[{part.get('type', 'part')}]" for part in parts)
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(one) for name, one in value.items() if one is not None}
+    return [_without_none(one) for one in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""A rollout as bytes of the page: masked, its long texts cut so that it has room, compressed.
+"""A rollout as bytes of the page: what is shown of it, masked, its long texts cut so that it has room, compressed.
 
 Rollouts are packed in batches, each by itself: how much room a batch has follows from what was written a while before,
 so that batches can be packed side by side, and any number of processes writes the same page.
@@ -6,20 +6,23 @@ so that batches can be packed side by side, and any number of processes writes t
 
 import base64
 import hashlib
+import itertools
 import json
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 from isal import isal_zlib
 
 from opencode_runs.report.cleaning import CAPS, as_json, cut_masked, fitting_cap, lengths
-from opencode_runs.report.details import details
+from opencode_runs.report.listing import Rollout
 from opencode_runs.report.masking import Masker
-from opencode_runs.report.record import ShownEpisode
+from opencode_runs.report.record import ShownCall, ShownEpisode, ShownTrace
 from opencode_runs.traces.record import parse_line
 from opencode_runs.trainable.figures import TraceFigures
+from opencode_runs.trainable.record import PER_SAMPLED, TokenNode
+from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, trained_branches
 
 LEVEL = 1
 RATIO = 2.5
@@ -28,6 +31,10 @@ MOST = 4
 """A rollout gets at most this part of the room that is left, however much it needs."""
 SHARED_FROM = 2000
 """Characters from which a system prompt is kept once for all rollouts that have it."""
+MAX_TOKENS = 20_000
+"""Of a trace whose tokens are shown one by one."""
+_ELSEWHERE = {"run", "episode", "trace", "task", "group", "advantage", "errors"}
+_TRAINER = [one.name for one in fields(TraceFigures) if one.name not in _ELSEWHERE]
 
 
 @dataclass(slots=True)
@@ -49,21 +56,10 @@ class Room:
         self.ratio += (ratio - self.ratio) / 8
 
 
-class Place(NamedTuple):
-    """Where the line of a rollout stands, and what is known of its traces."""
-
-    file: Path
-    start: int
-    size: int
-    ids: list[str]
-    """Of its tries."""
-    figures: list[TraceFigures]
-
-
 class Batch(NamedTuple):
     """Rollouts to pack, and what is left for them and all that follow."""
 
-    places: list[Place]
+    rollouts: list[Rollout]
     room: Room
 
 
@@ -101,14 +97,14 @@ class Packer:
     def write(self, batch: Batch) -> list[Written]:
         """Read the rollouts of a batch again, and pack each with its share of the room, as its line is of all lines."""
         room, found = replace(batch.room), []
-        for place in batch.places:
+        for rollout in batch.rollouts:
             written = Written()
             found.append(written)
-            if (value := _read(place)) is not None:
+            if (value := _read(rollout)) is not None:
                 written.shared = self._share_prompts(value)
-                _pack(value, room, room.free * place.size / room.lines, written)
+                _pack(value, room, room.free * rollout.size / room.lines, written)
                 room.free -= len(written.rollout.text) if written.rollout else 0
-            room.lines -= place.size
+            room.lines -= rollout.size
         return found
 
     def _share_prompts(self, value: dict[str, Any]) -> dict[str, Packed]:
@@ -156,14 +152,96 @@ def _pack(value: Any, room: Room, share: float, written: Written) -> None:
         cap = min(shorter, fitting_cap(found, ratio * share))
 
 
-def _read(place: Place) -> dict[str, Any] | None:
+def _read(rollout: Rollout) -> dict[str, Any] | None:
     """The rollout as the page opens it; None if its line is another one by now."""
     try:
-        with place.file.open("rb") as file:
-            file.seek(place.start)
-            episode = parse_line(file.read(place.size), ShownEpisode)
-        if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset(place.ids):
+        with rollout.run.file.path.open("rb") as file:
+            file.seek(rollout.start)
+            episode = parse_line(file.read(rollout.size), ShownEpisode)
+        if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset([row.id for row in rollout.rows]):
             return None
-        return details(episode, place.figures)
+        return _details(episode, rollout.figures)
     except (OSError, ValueError):
         return None
+
+
+def _details(episode: ShownEpisode, figures: list[TraceFigures]) -> dict[str, Any]:
+    """All of an episode that is shown, as JSON values that are not cleaned yet."""
+    data = episode.task_data if isinstance(episode.task_data, dict) else {}
+    return {
+        "id": episode.id, "env": episode.env, "run": episode.run, "group": episode.group_id,
+        "task": {"key": episode.task_key, "hash": episode.task_hash, "data": data},
+        "ok": episode.ok, "errors": [error.model_dump() for error in episode.errors],
+        "traces": [_trace(trace, found) for trace, found in zip(episode.traces, figures, strict=True)],
+    }  # fmt: skip
+
+
+def _trace(trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
+    paths: list[tuple[int, ...]] = []
+    samples: list[dict[str, Any]] = []
+    try:
+        paths = branch_paths(trace)
+        for found in trained_branches(trace, paths):
+            tokens, trained = trace.tokens_of(found)
+            samples.append({"branch": found.branch, "trains": found.trains, "trained": trained, "tokens": tokens})
+    except BrokenGraphError:
+        pass  # The findings say so; the messages are shown in their order.
+    room = MAX_TOKENS
+    nodes = []
+    for node in trace.nodes:
+        nodes.append(_node(node, shown=room > 0))
+        room -= len(node.token_ids)
+    info = trace.info
+    if isinstance(info, dict):
+        info = {name: value for name, value in info.items() if name != "logprobs"}  # which stand in `kept`
+    return {
+        "id": trace.id, "seat": trace.seat, "model": trace.model, "ok": trace.ok, "verifiers": trace.verifiers,
+        "harness": trace.harness, "runtime": trace.runtime, "sampling": trace.sampling_text,
+        "stop": trace.stop_condition, "dropped": trace.dropped, "reward": trace.reward,
+        "rewards": {name: reward.model_dump() if reward else None for name, reward in trace.rewards.items()},
+        "metrics": trace.metrics, "info": info, "timing": trace.timing,
+        "errors": [error.model_dump() for error in trace.errors],
+        "tools": _tools(trace), "calls": [_call(call) for call in trace.calls], "nodes": nodes,
+        "paths": paths, "samples": samples,
+        "kept": [kept.model_dump() for kept in trace.kept or ()],
+        "wrong_types": trace.wrong_types or None,
+        "trainer": {name: getattr(figures, name) for name in _TRAINER},
+    }  # fmt: skip
+
+
+def _tools(trace: ShownTrace) -> list[Any]:
+    """Name and description of each tool that was offered."""
+    found: Any = trace.tools or next((node.tools for node in trace.nodes if node.tools), [])
+    tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
+    return [{"name": tool.get("name"), "description": tool.get("description")} for tool in tools]
+
+
+def _call(call: ShownCall) -> dict[str, Any]:
+    usage = call.usage
+    return {
+        "node": call.node, "model": call.model, "start": call.start, "end": call.end, "finish": call.finish_reason,
+        "in": usage.input_tokens if usage else None, "cached": usage.cached_input_tokens if usage else None,
+        "out": usage.completion_tokens if usage else None, "error": call.error, "endpoint": call.endpoint,
+        "sampling": call.sampling,
+    }  # fmt: skip
+
+
+def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"parent": node.parent, "sampled": node.sampled, "message": node.message}
+    found["at"] = node.timestamp
+    if node.token_ids:
+        found["count"], found["trained"] = len(node.token_ids), node.trained
+        if shown:
+            found["tokens"] = node.token_ids
+            found["mask"] = _stretches(node.mask)
+            found["logprobs"] = np.round(np.array(node.logprobs, dtype=float), 3).tolist()
+            for name in PER_SAMPLED:
+                if (values := getattr(node, name)) is not None:
+                    found[name] = values
+    return found
+
+
+def _stretches(mask: list[bool]) -> list[int]:
+    """How many tokens in a row do not train, then do, and so on in turn."""
+    found = [len(list(same)) for _, same in itertools.groupby(mask)]
+    return [0, *found] if mask and mask[0] else found

@@ -13,16 +13,13 @@ FOOT = b"</script></body></html>\n"
 """What stands behind the rollouts."""
 
 
-@cache
-def script() -> str:
-    folder = files("opencode_runs.report") / "page"
-    parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    return '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
+def _file(name: str) -> str:
+    return (files("opencode_runs.report") / "page" / name).read_text(encoding="utf-8")
 
 
 @cache
-def style() -> str:
-    return (files("opencode_runs.report") / "page" / "page.css").read_text(encoding="utf-8")
+def _script() -> str:
+    return '"use strict";\n(() => {\n' + "\n".join(map(_file, SCRIPTS)) + "\n})();\n"
 
 
 def _digest(text: str) -> str:
@@ -32,17 +29,16 @@ def _digest(text: str) -> str:
 def policy() -> str:
     """The content policy: our script and our style by their digests, pictures that stand in the page, nothing else."""
     return (
-        f"default-src 'none'; script-src {_digest(script())}; style-src {_digest(style())}; img-src data:; "
+        f"default-src 'none'; script-src {_digest(_script())}; style-src {_digest(_file('page.css'))}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
 def head(index: bytes, *, title: str) -> bytes:
     """Everything before the rollouts."""
-    body = (files("opencode_runs.report") / "page" / "page.html").read_text(encoding="utf-8")
     values = {
-        "policy": html.escape(policy()), "title": html.escape(title), "style": style(), "index": index.decode(),
-        "script": script(),
+        "policy": html.escape(policy()), "title": html.escape(title), "style": _file("page.css"),
+        "index": index.decode(), "script": _script(),
     }  # fmt: skip
     # In one go: what a run holds can look like a place of the template.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], body).encode("utf-8", "replace")
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], _file("page.html")).encode("utf-8", "replace")

@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, Pipe, wait
-from types import TracebackType
 from typing import Any, Self
 
 from opencode_runs.traces.errors import CommandError
@@ -45,9 +44,7 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for pipe in [*self._idle, *self._busy]:
             pipe.close()
         for pid in self._pids:

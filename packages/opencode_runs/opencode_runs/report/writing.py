@@ -5,6 +5,8 @@ head, which stands before them, is known.
 """
 
 import gc
+import random
+import statistics
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,16 +16,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from opencode_runs.difficulty.figures import RateFigures
+from opencode_runs.difficulty.figures import RateFigures, TaskFigures
 from opencode_runs.difficulty.outputs import replacing
 from opencode_runs.difficulty.thresholds import Band, Thresholds
 from opencode_runs.report.cleaning import as_json
-from opencode_runs.report.comparison import compare
-from opencode_runs.report.listing import Chunk, Lister, Listing, Rollout, by_interest, list_run
+from opencode_runs.report.listing import Chunk, Lister, Listing, Rollout, Row, by_interest, list_run
 from opencode_runs.report.masking import RULES, Masker
-from opencode_runs.report.packing import Batch, Packed, Packer, Place, Room, Written, pack
+from opencode_runs.report.packing import Batch, Packed, Packer, Room, Written, pack
 from opencode_runs.report.places import Run
-from opencode_runs.report.rows import Row
 from opencode_runs.report.template import FOOT, head
 from opencode_runs.report.workers import Workers, processors
 from opencode_runs.traces.errors import BadInputError
@@ -43,6 +43,10 @@ PLAIN_BYTES = 4 << 20
 """Bytes of the index up to which it is not compressed."""
 WORTHWHILE = 32e6
 """Bytes of traces from which several processes read them."""
+RESAMPLES, CREDIBLE = 2000, 0.95
+"""Of the interval of a comparison."""
+SLACK = 1e-9
+"""A difference of mean rewards that is none."""
 
 
 @dataclass
@@ -164,11 +168,7 @@ def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout], workers
 
     def batch(number: int) -> Batch:
         # What is under way takes its share of the room and of the lines.
-        places = [
-            Place(one.run.file.path, one.start, one.size, [row.id for row in one.rows], one.figures)
-            for one in batches[number]
-        ]
-        return Batch(places, rooms[_settled(number)])
+        return Batch(batches[number], rooms[_settled(number)])
 
     with Progress("writing rollouts", len(rollouts), "rollouts") as progress:
         for one, found in zip(batches, workers.results(len(batches), batch, _settled), strict=False):
@@ -249,3 +249,33 @@ def _comparisons(rated: list[RateFigures]) -> list[dict[str, Any]]:
     count = len(tasks)
     pairs = [(a, b) for a in range(count) for b in range(a + 1, count) if count <= MAX_COMPARED or b == a + 1]
     return [{"a": a, "b": b} | found for a, b in pairs if (found := compare(tasks[a], tasks[b])) is not None]
+
+
+def compare(first: dict[str, TaskFigures], second: dict[str, TaskFigures]) -> dict[str, Any] | None:
+    """Mean difference of the tasks' mean rewards (second less first), tasks won and lost; None if none is shared.
+
+    The interval is a bootstrap over tasks: the percentiles of the means of 2,000 samples of the differences, drawn with
+    replacement from a fixed seed.
+    """
+    shared = [key for key in first if key in second]
+    pairs = [(key, first[key].avg_reward, second[key].avg_reward) for key in shared]
+    differences = {key: after - before for key, before, after in pairs if before is not None and after is not None}
+    if not differences:
+        return None
+    values = list(differences.values())
+    low, high = interval(values)
+    return {
+        "tasks": len(values), "mean": statistics.fmean(values), "low": low, "high": high,
+        "won": [key for key, value in differences.items() if value > SLACK],
+        "lost": [key for key, value in differences.items() if value < -SLACK],
+    }  # fmt: skip
+
+
+def interval(values: list[float]) -> tuple[float | None, float | None]:
+    """The bootstrap interval of a mean; None where there are fewer than two values."""
+    if len(values) < 2:
+        return None, None
+    draw = random.Random(0)
+    means = sorted(statistics.fmean(draw.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    tail = (1 - CREDIBLE) / 2
+    return means[int(tail * RESAMPLES)], means[int((1 - tail) * RESAMPLES) - 1]

@@ -15,8 +15,6 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, Field, ValidationErr
 
 SCHEMA_VERSION = 1
 """The trace schema these models read (`verifiers.v1.trace.TRACE_VERSION` of verifiers 0.4)."""
-HEAD_LENGTH = 80
-"""Characters of a prompt that are kept."""
 
 
 def _text(value: object) -> object:
@@ -28,7 +26,7 @@ def _head(value: object) -> object:
     """The beginning of a prompt, which may be a list of messages: enough to recognise a task by."""
     if isinstance(value, list) and value and isinstance(value[-1], dict):
         value = value[-1].get("content")
-    return " ".join(value[:HEAD_LENGTH].split()) if isinstance(value, str) else None
+    return " ".join(value[:80].split()) if isinstance(value, str) else None
 
 
 def if_ours(value: object, validate: Callable[[object], Any]) -> Any:
@@ -116,6 +114,11 @@ class EpisodeRecord(Part):
         """The task's key; runs older than keys have the content hash only."""
         return self.task_key or self.task_hash
 
+    @property
+    def called(self) -> str:
+        """What people call the task: its id, name, the beginning of its prompt, or its key."""
+        return self.task_id or self.task_name or self.prompt or self.task or ""
+
     @classmethod
     def read(cls, line: bytes) -> Self:
         """One line of JSON as this record.
@@ -125,14 +128,6 @@ class EpisodeRecord(Part):
             ValueError: it is not whole JSON.
         """
         return cls.model_validate_json(line)
-
-
-def tries_of(retries: Any) -> int | None:
-    """How often saved retries try again, each rule's own tries included; None if they cannot be read."""
-    if not isinstance(retries, dict):
-        return None
-    entries = (retries, *(rule for rule in retries.get("rules") or () if isinstance(rule, dict)))
-    return sum(entry.get("max_retries") or 0 for entry in entries)
 
 
 class LineError(ValueError):

@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import AliasPath, BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from opencode_runs.traces.errors import BadInputError
-from opencode_runs.traces.record import tries_of
 
 TRACES_FILE = "traces.jsonl"
 MAX_NAMED = 5
@@ -39,11 +38,6 @@ class RunSettings(BaseModel, protected_namespaces=()):
         except ValidationError:
             return cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
 
-    @property
-    def tries(self) -> int | None:
-        """How often a failed episode is tried again; None if the run does not say."""
-        return tries_of(self.retries)
-
 
 @dataclass(frozen=True)
 class TraceFile:
@@ -62,19 +56,17 @@ def find_trace_files(paths: list[Path], *, training: bool = False) -> list[Trace
     Raises:
         BadInputError: a path does not exist or holds no run, or not exactly one.
     """
-    found = [_training_files(path) if training else [] for path in paths]
-    places = [place for path, files in zip(paths, found, strict=True) for place in files or [_locate(path)]]
+    places = [place for path in paths for place in (_training_files(path) if training else []) or [_locate(path)]]
     files = dict.fromkeys(place.resolve() for place in places)
     return [TraceFile(file, _size(file), _settings(file)) for file in files]
 
 
 def _settings(trace_file: Path) -> RunSettings:
-    for config in sorted((trace_file.parent / "configs" / "resolved").glob("*.json"))[:1]:
-        try:
-            return RunSettings.model_validate_json(config.read_bytes())
-        except (OSError, ValidationError):
-            break
-    return RunSettings()
+    configs = sorted((trace_file.parent / "configs" / "resolved").glob("*.json"))
+    try:
+        return RunSettings.model_validate_json(configs[0].read_bytes())
+    except (IndexError, OSError, ValidationError):
+        return RunSettings()
 
 
 def _size(file: Path) -> int:

@@ -6,10 +6,12 @@ Nothing is taken on trust that can be counted again: samples are checked against
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
+from opencode_runs.traces.runs import RunSettings
 from opencode_runs.trainable.evidence import Found, evidence_flaws
 from opencode_runs.trainable.findings import Flaw
-from opencode_runs.trainable.record import TokenEpisode, TokenNode, TokenTrace
+from opencode_runs.trainable.record import PER_SAMPLED, TokenEpisode, TokenNode, TokenTrace
 from opencode_runs.trainable.samples import TrainedBranch, training_sample
 
 _NO_LOGPROB = -9999.0
@@ -22,23 +24,31 @@ NO_VOCABULARY = 1 << 19
 """More tokens than any model's vocabulary has."""
 
 
-def standing_flaw(episode: TokenEpisode, trace: TokenTrace, tries: int | None) -> str:
+def standing_flaw(episode: TokenEpisode, trace: TokenTrace, run: RunSettings) -> str:
     """What of an episode and a trace says that it failed while the rest says that it did not; empty if nothing.
 
-    Errors of earlier tries are kept; `tries` is how often the run tries an episode again, where that is known.
+    Errors of earlier tries are kept, so that what is tried again may have some.
     """
     if trace.ok and trace.errors:
         last = trace.errors[-1].type
         stopped = trace.stop_condition in ("error", f"{last.removesuffix('Error').lower()}_error")
-        if stopped or not trace.may_try_again:
+        if stopped or not _tries_of(trace.retries):
             return f"it is ok and has the error {last}"
     if episode.ok and (failed := [other.seat for other in episode.traces if not (other.ok or other.wrong_types)]):
         return f'its episode is ok, and its trace of seat "{failed[0]}" is not'
-    if episode.ok and episode.errors and tries == 0:
+    if episode.ok and episode.errors and _tries_of(run.retries) == 0:
         return f"its episode is ok and has the error {episode.errors[-1].type}"
     if not episode.ok and not episode.errors and all(other.ok for other in episode.traces):
         return "its episode failed, and nothing in it did"
     return ""
+
+
+def _tries_of(retries: Any) -> int | None:
+    """How often saved retries try again, each rule's own tries included; None if they cannot be read."""
+    if not isinstance(retries, dict):
+        return None
+    entries = (retries, *(rule for rule in retries.get("rules") or () if isinstance(rule, dict)))
+    return sum(entry.get("max_retries") or 0 for entry in entries)
 
 
 def flaws_of(
@@ -75,8 +85,7 @@ def _of_nodes(
 
 
 def _reward_flaws(trace: TokenTrace) -> Iterator[Found]:
-    scores = list(trace.scores)
-    if not scores:
+    if not trace.scores:
         yield Flaw.NO_REWARD, f'seat "{trace.seat}"'
         return
     wrong = [
@@ -85,7 +94,7 @@ def _reward_flaws(trace: TokenTrace) -> Iterator[Found]:
     if wrong:
         # Of several rewards, one that was not computed counts as 0 in the sum.
         yield Flaw.REWARD_VALUES, ", ".join(wrong)
-    elif not _finite(sum(scores)):
+    elif not _finite(sum(trace.scores)):
         yield Flaw.REWARD_VALUES, f"the sum of {', '.join(trace.rewards)}"
 
 
@@ -119,15 +128,12 @@ def _lengths(node: TokenNode) -> str:
         return f"{tokens} tokens, {len(node.mask)} mask entries"
     if len(node.is_content) not in (0, tokens):
         return f"{tokens} tokens, {len(node.is_content)} entries of is_content"
-    for name in _PER_SAMPLED:
+    for name in PER_SAMPLED:
         values = getattr(node, name)
         if values is not None and len(values) != sampled:
             return f"{sampled} trained tokens, {len(values)} {name}"
     wrong = [name for name, values in (node.loss_weights or {}).items() if len(values) != tokens]
     return f"{tokens} tokens, other loss weights {wrong[0]}" if wrong else ""
-
-
-_PER_SAMPLED = ("advantages", "reference_logprobs", "trainer_logprobs", "entropies")
 
 
 def _mask(node: TokenNode) -> str:
@@ -161,22 +167,14 @@ def _logprob_values(node: TokenNode) -> str:
     return f"{len(wrong)} of {len(values)}, the first {wrong[0]:g}"
 
 
-def _untrained(node: TokenNode) -> str:
-    return "none of its tokens is marked" if node.sampled and not (node.mask and node.trained) else ""
-
-
 def _not_sampled(node: TokenNode) -> str:
     if node.sampled and node.role not in (None, "assistant"):
         return f"a message of role {node.role} is marked as sampled"
     return f"{node.trained} tokens" if node.mask and not node.sampled and node.trained else ""
 
 
-def _rootless(node: TokenNode) -> str:
-    return "an answer to nothing" if node.sampled and node.parent is None else ""
-
-
 _MESSAGE_CHECKS: dict[Flaw, Callable[[TokenNode], str]] = {
-    Flaw.GRAPH: _rootless,
+    Flaw.GRAPH: lambda node: "an answer to nothing" if node.sampled and node.parent is None else "",
     Flaw.LENGTHS: _lengths,
     Flaw.NOT_SAMPLED: _not_sampled,
 }
@@ -184,7 +182,7 @@ _NODE_CHECKS: dict[Flaw, Callable[[TokenNode], str]] = _MESSAGE_CHECKS | {
     Flaw.MASK: _mask,
     Flaw.LOGPROBS: _logprob_count,
     Flaw.LOGPROB_VALUES: _logprob_values,
-    Flaw.UNTRAINED: _untrained,
+    Flaw.UNTRAINED: lambda node: "none of its tokens is marked" if node.sampled and not node.trained else "",
 }
 _OF_NUMBERS = frozenset((Flaw.LENGTHS, Flaw.MASK, Flaw.LOGPROBS, Flaw.LOGPROB_VALUES))
 """Checks that find nothing in a message without tokens."""
@@ -198,9 +196,7 @@ def _training_flaws(trace: TokenTrace, samples: Iterable[TrainedBranch], max_tok
         lost = 0 if max_tokens is None else sum(training_sample(trace, sample).mask[max_tokens:])
         longest = max(longest, (trace.tokens_of(sample)[0], lost, sample.branch))
     wrong = [
-        number
-        for number, node in enumerate(trace.nodes)
-        if node.mask and node.sampled and node.trained and trained[number] != 1
+        number for number, node in enumerate(trace.nodes) if node.sampled and node.trained and trained[number] != 1
     ]
     if wrong:
         yield Flaw.GRAPH, f"node {wrong[0]} trains {trained[wrong[0]]} times"

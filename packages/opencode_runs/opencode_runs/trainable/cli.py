@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opencode_runs.command import Parser, exit_code_of, positive, print_answer, warn, whole
-from opencode_runs.tables import short, table
+from opencode_runs.tables import number, short, table
 from opencode_runs.traces.errors import NothingUsableError
 from opencode_runs.trainable.figures import Report, Summary, TraceFigures
 from opencode_runs.trainable.findings import MEANINGS, Flaw
@@ -36,22 +36,14 @@ def report_text(report: Report, limit: int | None) -> str:
 
 
 def _row(trace: TraceFigures) -> list[str]:
+    # Of an evaluation endpoint, the tokens that it sampled.
+    trained = trace.sampled_tokens if trace.trained_tokens is None else trace.trained_tokens
     return [
         short(trace.task), trace.trace[:8], trace.seat, f"{trace.turns:,}", f"{trace.branches:,}",
-        _number(trace.prompt_tokens), _number(trace.trained_tokens), _coverage(trace), f"{trace.forks or '-'}",
-        "-" if trace.reward is None else f"{trace.reward:.2f}",
-        "-" if trace.advantage is None else f"{trace.advantage:+.3f}",
+        number(trace.prompt_tokens, ","), number(trace.trained_tokens, ","), _share(trace.logprobs, trained),
+        f"{trace.forks or '-'}", number(trace.reward, ".2f"), number(trace.advantage, "+.3f"),
         "yes" if trace.unused_because is None else f"no: {short(trace.unused_because)}",
     ]  # fmt: skip
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
-
-
-def _coverage(trace: TraceFigures) -> str:
-    """The share of the trained tokens, or of those that an evaluation endpoint sampled, with a logprob."""
-    return _share(trace.logprobs, trace.sampled_tokens if trace.trained_tokens is None else trace.trained_tokens)
 
 
 def _share(part: int | None, whole: int) -> str:
@@ -97,10 +89,7 @@ examples:
 
 def build_parser() -> Parser:
     named = (f"  {flaw:<15} {meaning.what}" for flaw, meaning in MEANINGS.items() if meaning.fails)
-    parser = Parser(
-        prog=PROG, description=DESCRIPTION, epilog=EPILOG.format(flaws="\n".join(named)),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EPILOG.format(flaws="\n".join(named)))
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="run directory of vf-eval or prime-rl, or its traces.jsonl"
     )

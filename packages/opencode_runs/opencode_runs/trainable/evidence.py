@@ -60,11 +60,9 @@ def _miscounted(trace: TokenTrace) -> Iterator[str]:
     for node in trace.nodes:
         before.append(0 if node.parent is None else before[node.parent] + len(trace.nodes[node.parent].token_ids))
     for call in trace.calls:
-        if call.node is None or not 0 <= call.node < len(trace.nodes):
+        if call.node is None or not 0 <= call.node < len(trace.nodes) or not trace.nodes[call.node].sampled:
             continue
         node = trace.nodes[call.node]
-        if not node.sampled:
-            continue
         if call.usage is None:
             yield f"message node {call.node}: its call says nothing of its tokens"
             continue

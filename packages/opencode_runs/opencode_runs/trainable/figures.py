@@ -1,7 +1,7 @@
 """What the command says of traces, groups and runs; `--json` prints exactly this."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,7 +57,6 @@ class GroupFigures(BaseModel):
     rollouts: int
     traces: int
     trained: int
-    """Traces that train."""
     mean_reward: float | None
     spread: float | None
     """Largest less smallest reward; 0 teaches nothing."""
@@ -94,17 +93,16 @@ class Report(BaseModel):
         return self.summary.trained_traces > 0 and not any(finding.fails for finding in self.findings)
 
 
-def summed(episodes: int, traces: Iterable[TraceFigures], groups: Sequence[GroupFigures]) -> Summary:
+def summed(episodes: int, traces: Sequence[TraceFigures], groups: Sequence[GroupFigures]) -> Summary:
     """The summary; tokens, branches and forks are those of the traces that train."""
-    listed = list(traces)
-    used = [trace for trace in listed if trace.unused_because is None]
+    used = [trace for trace in traces if trace.unused_because is None]
     named = ("branches", "samples", "prompt_tokens", "trained_tokens", "logprobs", "forks")
     return Summary(
         episodes=episodes,
-        traces=len(listed),
+        traces=len(traces),
         trained_traces=len(used),
         groups=len(groups),
         groups_with_spread=sum(bool(group.spread) for group in groups),
-        unused=Counter(trace.unused_because for trace in listed if trace.unused_because is not None),
+        unused=Counter(trace.unused_because for trace in traces if trace.unused_because is not None),
         **{name: sum(getattr(trace, name) or 0 for trace in used) for name in named},
     )

@@ -109,13 +109,11 @@ class Mixture:
 
     def found(self) -> str:
         """The first aspect that has several values; empty if there is none."""
-        return next(self._found(), "")
-
-    def _found(self) -> Iterator[str]:
         for aspect, values in self._values.items():
             if len(values) > 1:
                 named = [value for value in values.values() if value]
-                yield f"{len(values)} {aspect}{': ' if named else ''}{', '.join(named)}"
+                return f"{len(values)} {aspect}{': ' if named else ''}{', '.join(named)}"
+        return ""
 
 
 @dataclass

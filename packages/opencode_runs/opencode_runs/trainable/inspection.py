@@ -24,13 +24,9 @@ def inspect(
     paths: list[Path], *, max_tokens: int | None = None, vocabulary: int | None = None,
     allowed: frozenset[Flaw] = frozenset(),
 ) -> Report:  # fmt: skip
-    """What a trainer would get from the runs at `paths` (run directories or `traces.jsonl` files).
+    """What a trainer would get from the runs at `paths`; of prime-rl's runs, the training rollouts are read.
 
-    Args:
-        paths: of `vf-eval`, or of prime-rl, whose training rollouts are read.
-        max_tokens: see `Inspector`.
-        vocabulary: see `Inspector`.
-        allowed: kinds of findings that may be.
+    `max_tokens` and `vocabulary` are those of `Inspector`, `allowed` that of `Inspection`.
 
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
@@ -52,9 +48,8 @@ class Inspected:
     task: str
     """What people call it."""
     told: list[Told]
-    traces: list[TraceFigures]
-    marks: list[Marks | None]
-    """Of each trace that would train; None of the others."""
+    traces: list[tuple[TraceFigures, Marks | None]]
+    """Marks are those of a trace that would train; None of the others."""
 
 
 @dataclass
@@ -70,11 +65,8 @@ class Inspector:
     def inspect(self, file: TraceFile, episode: TokenEpisode) -> Inspected:
         """What is found of an episode; whether it stands twice, and its advantages, its run alone can tell."""
         key, env = episode.group_id or episode.task or "", "" if episode.group_id else episode.env
-        found = Inspected(key, env, _called(episode), self._telling.of(episode), [], [])
-        for trace in episode.traces:
-            figures, marks = _trace(file, episode, trace, self, found)
-            found.traces.append(figures)
-            found.marks.append(marks)
+        found = Inspected(key, env, episode.called, self._telling.of(episode), [])
+        found.traces += [_trace(file, episode, trace, self, found) for trace in episode.traces]
         return found
 
 
@@ -93,11 +85,11 @@ class Inspection:
         group = self._groups.setdefault((file.path, found.env, found.group), fresh)
         group.rollouts += 1
         group.mixture.add(found.told)
-        for figures, marks in zip(found.traces, found.marks, strict=True):
+        for figures, marks in found.traces:
             if marks is not None and (repeated := self._repeats.found(marks)):
                 figures.findings[Flaw.REPEATED] = repeated
-        group.traces += found.traces
-        return found.traces
+            group.traces.append(figures)
+        return [figures for figures, _ in found.traces]
 
     def report(self, runs: list[RunReport]) -> Report:
         """The whole answer; `runs` says how reading went."""
@@ -106,7 +98,9 @@ class Inspection:
         traces = [trace for group in groups for trace in group.traces]
         found = [(flaw, f"{_place(trace)}: {text}") for trace in traces for flaw, text in trace.findings.items()]
         found += [flaw for group, own in zip(groups, figures, strict=True) for flaw in group.flaws(own)]
-        found += [(Flaw.UNREADABLE, f'"{run.path}": {"; ".join(run.complaints)}') for run in runs if _damaged(run)]
+        # A last line that is still being written is no damage.
+        damaged = [run for run in runs if run.unreadable > run.truncated_end]
+        found += [(Flaw.UNREADABLE, f'"{run.path}": {"; ".join(run.complaints)}') for run in damaged]
         found += [(Flaw.REPEATED, f'"{run.path}": {run.repeated:,} episodes') for run in runs if run.repeated]
         summary = summed(sum(run.episodes for run in runs), traces, figures)
         return Report(summary=summary, runs=runs, groups=figures, traces=traces, findings=gathered(found, self.allowed))
@@ -126,9 +120,9 @@ def _trace(
         broken = str(error)
     unused = episode.unused_because(trace)
     findings: dict[Flaw, str] = {}
-    if (scores := list(trace.scores)) and not trace.ok:
-        findings[Flaw.ERROR_REWARD] = f"reward {sum(scores):g}"
-    if trace.trainable and (contradiction := standing_flaw(episode, trace, file.settings.tries)):
+    if trace.scores and not trace.ok:
+        findings[Flaw.ERROR_REWARD] = f"reward {sum(trace.scores):g}"
+    if trace.trainable and (contradiction := standing_flaw(episode, trace, file.settings)):
         findings[Flaw.STANDING] = contradiction
     if trace.trainable and trace.wrong_types:
         findings[Flaw.TYPES] = trace.wrong_types
@@ -160,10 +154,8 @@ def _trace(
 
 
 def _why_forked(trace: TokenTrace, forks: int, again: list[int]) -> str:
-    why = next(iter(trace.fork_notes), "")
-    if not why:
-        why = f"message node {again[0]} tells again what was said" if again else "its branches share turns of the model"
-    return f"{forks} fork{'s' if forks > 1 else ''}: {why}"
+    seen = f"message node {again[0]} tells again what was said" if again else "its branches share turns of the model"
+    return f"{forks} fork{'s' if forks > 1 else ''}: {next(iter(trace.fork_notes), seen)}"
 
 
 def _logprobs(trace: TokenTrace) -> int | None:
@@ -174,19 +166,9 @@ def _logprobs(trace: TokenTrace) -> int | None:
 
 def _reward(trace: TokenTrace) -> float | None:
     """JSON has no NaN; the finding says what the reward was."""
-    scores = list(trace.scores)
-    return sum(scores) if scores and math.isfinite(sum(scores)) else None
-
-
-def _called(episode: TokenEpisode) -> str:
-    return episode.task_id or episode.task_name or episode.prompt or episode.task or ""
+    return sum(trace.scores) if trace.scores and math.isfinite(sum(trace.scores)) else None
 
 
 def _place(trace: TraceFigures) -> str:
     seat = "" if trace.seat == "agent" else f' of seat "{trace.seat}"'
     return f"trace {trace.trace[:8]}{seat} ({trace.task})"
-
-
-def _damaged(run: RunReport) -> bool:
-    """Whether lines are unreadable, other than a last one that is still being written."""
-    return run.unreadable > run.truncated_end

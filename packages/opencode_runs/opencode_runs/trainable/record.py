@@ -1,7 +1,7 @@
 """One line of `traces.jsonl` with its token data: what a trainer would take from it, and why it would not."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, Any, Self, get_args
 
@@ -9,10 +9,11 @@ import msgspec
 from pydantic import AliasPath, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError, from_json
 
-from opencode_runs.traces.record import EpisodeRecord, Part, RewardRecord, TraceRecord, if_ours, tries_of
+from opencode_runs.traces.record import EpisodeRecord, Part, RewardRecord, TraceRecord, if_ours
 from opencode_runs.trainable.samples import TrainedBranch
 
 NO_CALL = "no model call"
+_OURS = WrapValidator(if_ours)
 STRICT = ConfigDict(strict=True)
 """Text is not a number and a number is not a truth value: verifiers writes neither for the other."""
 
@@ -76,9 +77,6 @@ class ForkRecord(Part):
     turn: int
     how: str
 
-    def __str__(self) -> str:
-        return f"message {self.message} from turn {self.turn} on: {self.how}"
-
 
 class HistoryRecord(Part):
     """What our interception notes of a trace's forks (`info["history"]`)."""
@@ -132,7 +130,8 @@ class CallRecord(msgspec.Struct, gc=False):
         return self.time.end if self.time is not None else None
 
 
-_FLOATS = ("logprobs", "advantages", "reference_logprobs", "trainer_logprobs", "entropies")
+PER_SAMPLED = ("advantages", "reference_logprobs", "trainer_logprobs", "entropies")
+"""What a message may hold of each of its tokens that train, beside logprobs."""
 
 
 def _node_with_nan(node: Any) -> Any:
@@ -140,7 +139,8 @@ def _node_with_nan(node: Any) -> Any:
         return node
     weights = node.get("loss_weights")
     named = {name: _with_nan(values) for name, values in weights.items()} if isinstance(weights, dict) else weights
-    return node | {name: _with_nan(node[name]) for name in _FLOATS if name in node} | {"loss_weights": named}
+    floats = {name: _with_nan(node[name]) for name in ("logprobs", *PER_SAMPLED) if name in node}
+    return node | floats | {"loss_weights": named}
 
 
 def read_as(kind: type[msgspec.Struct]) -> PlainValidator:
@@ -180,15 +180,11 @@ class TokenTrace(TraceRecord):
     calls: Annotated[tuple[CallRecord, ...], read_as(CallRecord)] = ()
     rewards: dict[str, WeightedReward | None] = Field(default_factory=dict)
     metrics: dict[str, float | None] = Field(default_factory=dict)
-    history: Annotated[HistoryRecord | None, WrapValidator(if_ours)] = Field(
-        None, validation_alias=AliasPath("info", "history")
-    )
-    kept: Annotated[tuple[KeptLogprobs, ...] | None, WrapValidator(if_ours)] = Field(
+    history: Annotated[HistoryRecord | None, _OURS] = Field(None, validation_alias=AliasPath("info", "history"))
+    kept: Annotated[tuple[KeptLogprobs, ...] | None, _OURS] = Field(
         None, validation_alias=AliasPath("info", "logprobs"), strict=False
     )
-    sub_trace: Annotated[str | None, WrapValidator(if_ours)] = Field(
-        None, validation_alias=AliasPath("info", "rlm", "sub_trace")
-    )
+    sub_trace: Annotated[str | None, _OURS] = Field(None, validation_alias=AliasPath("info", "rlm", "sub_trace"))
     """The trace of the agent's sub calls, if it made any."""
     _wrong_types: str = PrivateAttr("")
 
@@ -201,8 +197,7 @@ class TokenTrace(TraceRecord):
             if not isinstance(value, dict):
                 return value
             first = error.errors(include_url=False, include_input=False)[0]
-            agent = value.get("agent")
-            kept: dict[str, Any] = _of_types(value, _STANDING) | {"agent": _of_types(agent, _SEAT)}
+            kept: dict[str, Any] = _of_types(value, _STANDING) | {"agent": _of_types(value.get("agent"), _SEAT)}
             try:
                 found = cls.model_validate(kept)
             except ValidationError:
@@ -220,11 +215,6 @@ class TokenTrace(TraceRecord):
         """Tokens of all answers, as the endpoint counted them."""
         return sum(call.usage.completion_tokens for call in self.calls if call.usage is not None)
 
-    @property
-    def may_try_again(self) -> bool:
-        """Whether the agent's rollouts are tried again, so that errors may be those of earlier tries."""
-        return bool(tries_of(self.retries))
-
     @cached_property
     def has_tokens(self) -> bool:
         """Whether there is token data: an evaluation client leaves none."""
@@ -236,16 +226,16 @@ class TokenTrace(TraceRecord):
         return sum([len(self.nodes[number].token_ids) for number in branch.path]), trained
 
     @property
-    def scores(self) -> Iterator[float]:
+    def scores(self) -> list[float]:
         """The weighted rewards that were computed; NaN for one that is not a number."""
-        for reward in self.rewards.values():
-            if reward is not None:
-                yield (math.nan if reward.score is None else reward.score) * reward.weight
+        computed = [reward for reward in self.rewards.values() if reward is not None]
+        return [(math.nan if reward.score is None else reward.score) * reward.weight for reward in computed]
 
     @property
     def fork_notes(self) -> list[str]:
         """Where and how the first forks came about, as far as the interception noted it."""
-        return [str(fork) for fork in self.history.first] if self.history is not None else []
+        first = self.history.first if self.history is not None else ()
+        return [f"message {fork.message} from turn {fork.turn} on: {fork.how}" for fork in first]
 
 
 _STANDING: dict[str, type] = {"version": int, "id": str, "ok": bool}

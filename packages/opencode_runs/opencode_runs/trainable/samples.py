@@ -85,28 +85,23 @@ def branch_paths(trace: NodeGraph) -> list[tuple[int, ...]]:
     return [_path(parents, leaf) for leaf in range(len(parents)) if leaf not in inner]
 
 
-def training_samples(trace: NodeGraph, paths: Sequence[tuple[int, ...]] | None = None) -> list[TrainingSample]:
+def training_samples(trace: NodeGraph) -> list[TrainingSample]:
     """The samples of a trace, in the order of its branches; a branch that trains nothing gives none.
 
-    Whether the trace itself is used (its error, its seat) is not asked here. `paths` are those of `branch_paths`, where
-    they are known.
+    Whether the trace itself is used (its error, its seat) is not asked here.
 
     Raises:
         BrokenGraphError: as `branch_paths`.
     """
-    return [training_sample(trace, found) for found in trained_branches(trace, paths)]
+    return [training_sample(trace, found) for found in trained_branches(trace, branch_paths(trace))]
 
 
-def trained_branches(trace: NodeGraph, paths: Sequence[tuple[int, ...]] | None = None) -> list[TrainedBranch]:
-    """What the samples of a trace are made of; a count of their tokens needs no more.
-
-    Raises:
-        BrokenGraphError: as `branch_paths`.
-    """
+def trained_branches(trace: NodeGraph, paths: Sequence[tuple[int, ...]]) -> list[TrainedBranch]:
+    """What the samples of a trace are made of, by its `branch_paths`; a count of their tokens needs no more."""
     found: list[TrainedBranch] = []
     trained: set[int] = set()
     trains = [any(node.mask) for node in trace.nodes]
-    for branch, path in enumerate(branch_paths(trace) if paths is None else paths):
+    for branch, path in enumerate(paths):
         masked = [number for number in path if trains[number]]
         here = tuple(number for number in masked if number not in trained)
         trained.update(number for number in here if trace.nodes[number].sampled)

@@ -1,31 +1,17 @@
 """Which kept turns become tasks: by their number, by how their rollouts ended, by how far continuations differ."""
 
 import statistics
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from opencode_runs.difficulty.outputs import replacing
-from opencode_runs.tables import short, table
+from opencode_runs.tables import number, short, table
 from opencode_runs.traces.errors import NothingUsableError
 from opencode_runs.turns.kept import KeptTurn, TurnRow
 from opencode_runs.turns.rewards import Rollout, Turns
-
-
-class Choice(BaseModel):
-    """What is wanted of kept turns; each field that is not None leaves some out."""
-
-    turns: list[int] | None = None
-    """Numbers of turns, from 1; negative ones count from the last kept turn of each rollout, which is -1."""
-    every: int | None = None
-    """Turns whose number is a multiple of it."""
-    below: float | None = None
-    """Turns of rollouts with a reward below it."""
-    spread: float | None = None
-    """Turns whose continuations' rewards have at least this standard deviation, the widest first."""
-    limit: int | None = None
-    """How many at most."""
 
 
 class ListedTurn(BaseModel):
@@ -59,8 +45,8 @@ def spreads(rollouts: Iterable[Rollout]) -> dict[tuple[str, int], float]:
     return {turn: statistics.pstdev(values) for turn, values in rewards.items() if len(values) > 1}
 
 
-def listing(found: Turns, turns: Sequence[KeptTurn] | None = None) -> Listing:
-    """Kept turns with what is known of them; None for all that were found."""
+def listing(found: Turns, turns: Sequence[KeptTurn], output: Path | None = None) -> Listing:
+    """Some of the kept turns that were found, with what is known of them."""
     spread = spreads(found.rollouts.values())
     rows = [
         ListedTurn(
@@ -68,9 +54,9 @@ def listing(found: Turns, turns: Sequence[KeptTurn] | None = None) -> Listing:
             held_seconds=turn.held_seconds, megabytes=turn.file_bytes / 1e6, unrestorable=turn.unrestorable,
             reward=found.reward(turn), spread=spread.get((turn.trace_id, turn.turn)),
         )
-        for turn in (found.turns if turns is None else turns)
+        for turn in turns
     ]  # fmt: skip
-    return Listing(turns=rows)
+    return Listing(turns=rows, output=output)
 
 
 def listing_text(answer: Listing, rows: int | None) -> str:
@@ -79,7 +65,8 @@ def listing_text(answer: Listing, rows: int | None) -> str:
     lines = [
         (
             one.trace_id[:12], short(one.task), str(one.turn), f"{one.seconds:.1f}", f"{1000 * one.held_seconds:.0f}",
-            f"{one.megabytes:.1f}", _number(one.reward), _number(one.spread), one.unrestorable or "yes",
+            f"{one.megabytes:.1f}", number(one.reward, ".2f", ""), number(one.spread, ".2f", ""),
+            one.unrestorable or "yes",
         )
         for one in answer.turns[:rows]
     ]  # fmt: skip
@@ -90,12 +77,16 @@ def listing_text(answer: Listing, rows: int | None) -> str:
     return f"{table(header, lines)}\n{end}"
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+def choose(
+    found: Turns, *, numbers: list[int] | None, every: int | None, below: float | None, spread: float | None
+) -> list[KeptTurn]:
+    """The restorable kept turns that are wanted; what is None leaves none out.
 
-
-def choose(found: Turns, choice: Choice) -> list[KeptTurn]:
-    """The restorable kept turns that are wanted.
+    Args:
+        numbers: of turns, from 1; negative ones count from the last kept turn of each rollout, which is -1.
+        every: turns whose number is a multiple of it.
+        below: turns of rollouts with a reward below it.
+        spread: turns whose continuations' rewards have at least this standard deviation, the widest first.
 
     Raises:
         NothingUsableError: there is none; the message says what left the last of them out.
@@ -103,29 +94,28 @@ def choose(found: Turns, choice: Choice) -> list[KeptTurn]:
     turns = [turn for turn in found.turns if turn.unrestorable is None]
     if not turns:
         raise NothingUsableError("no kept turn can be restored: see opencode-turns list for the reasons")
-    last: dict[str, list[int]] = {}
-    for turn in turns:
-        last.setdefault(turn.trace_id, []).append(turn.turn)
-    if choice.turns is not None:
-        wanted, kept = choice.turns, {trace: sorted(numbers) for trace, numbers in last.items()}
+    if numbers is not None:
+        kept: dict[str, list[int]] = {}
+        for one in turns:
+            insort(kept.setdefault(one.trace_id, []), one.turn)
         places = [kept[one.trace_id].index(one.turn) - len(kept[one.trace_id]) for one in turns]
-        turns = [one for one, place in zip(turns, places, strict=True) if one.turn in wanted or place in wanted]
-        _require(turns, f"no rollout kept a turn {', '.join(map(str, wanted))}")
-    if choice.every is not None:
-        turns = [one for one in turns if one.turn % choice.every == 0]
-        _require(turns, f"no turn that was kept is a multiple of {choice.every}")
-    if choice.below is not None:
+        turns = [one for one, place in zip(turns, places, strict=True) if one.turn in numbers or place in numbers]
+        _require(turns, f"no rollout kept a turn {', '.join(map(str, numbers))}")
+    if every is not None:
+        turns = [one for one in turns if one.turn % every == 0]
+        _require(turns, f"no turn that was kept is a multiple of {every}")
+    if below is not None:
         known = [one for one in turns if found.reward(one) is not None]
         _require(known, "no reward of these rollouts is known: name their run, or add it with --run")
-        turns = [one for one in known if (found.reward(one) or 0.0) < choice.below]
-        _require(turns, f"no rollout had a reward below {choice.below:g}")
-    if choice.spread is not None:
-        spread = spreads(found.rollouts.values())
-        _require(spread, "no turn has two continuations with a reward: evaluate some, and name that run with --run")
-        turns = [one for one in turns if spread.get((one.trace_id, one.turn), -1.0) >= choice.spread]
-        turns.sort(key=lambda one: -spread[one.trace_id, one.turn])
-        _require(turns, f"no turn's continuations differ by {choice.spread:g}")
-    return turns[: choice.limit]
+        turns = [one for one in known if (found.reward(one) or 0.0) < below]
+        _require(turns, f"no rollout had a reward below {below:g}")
+    if spread is not None:
+        widths = spreads(found.rollouts.values())
+        _require(widths, "no turn has two continuations with a reward: evaluate some, and name that run with --run")
+        turns = [one for one in turns if widths.get((one.trace_id, one.turn), -1.0) >= spread]
+        turns.sort(key=lambda one: -widths[one.trace_id, one.turn])
+        _require(turns, f"no turn's continuations differ by {spread:g}")
+    return turns
 
 
 def _require(left: object, otherwise: str) -> None:

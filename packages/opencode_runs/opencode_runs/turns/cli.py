@@ -32,17 +32,15 @@ examples:
   opencode-turns replay outputs/first --task fix-median --opencode 1.18.34 --pin
 """
 KEPT_HELP = "folder of kept turns, or output directory of the vf-eval that kept them"
-RUN_HELP = "output directory of vf-eval, or a cassette"
 
 
 def build_parser() -> Parser:
     """The parser; `command` of its result names the subcommand."""
-    style = argparse.RawDescriptionHelpFormatter
-    parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EPILOG, formatter_class=style)
+    parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, summary: str) -> Parser:
-        made: Parser = commands.add_parser(name, help=summary, description=summary, formatter_class=style)
+        made: Parser = commands.add_parser(name, help=summary, description=summary)
         made.add_argument("--json", action="store_true", help="print the whole answer as one JSON object")
         return made
 
@@ -67,7 +65,7 @@ def build_parser() -> Parser:
     recorded.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="file to write")
     _force(recorded)
     for one in (played, recorded):
-        one.add_argument("run", type=Path, metavar="RUN", help=RUN_HELP)
+        one.add_argument("run", type=Path, metavar="RUN", help="output directory of vf-eval, or a cassette")
         one.add_argument("--task", metavar="ID", help="only the task with this id, name or key")
         one.add_argument("--trace", metavar="ID", help="only the trace whose id begins so")
     return parser
@@ -104,12 +102,12 @@ def _list(options: argparse.Namespace) -> None:
 
     found = find_turns(options.run, options.runs)
     warn(found.warnings)
-    answer = listing(found)
+    answer = listing(found, found.turns)
     print_answer(answer, listing_text(answer, options.rows or None), as_json=options.json)
 
 
 def _choose(options: argparse.Namespace) -> None:
-    from opencode_runs.turns.choose import Choice, choose, listing, listing_text, write_dataset
+    from opencode_runs.turns.choose import choose, listing, listing_text, write_dataset
     from opencode_runs.turns.rewards import find_turns
 
     check_output(options.output, force=options.force)
@@ -117,13 +115,10 @@ def _choose(options: argparse.Namespace) -> None:
         raise BadInputError(f'output "{options.output}": the dataset is lines of JSON, name it .jsonl')
     found = find_turns(options.run, options.runs)
     warn(found.warnings)
-    choice = Choice(
-        turns=options.turn, every=options.every, below=options.below, spread=options.spread, limit=options.limit
-    )
-    turns = choose(found, choice)
+    fitting = choose(found, numbers=options.turn, every=options.every, below=options.below, spread=options.spread)
+    turns = fitting[: options.limit]
     write_dataset(turns, options.output)
-    answer = listing(found, turns)
-    answer.output = options.output
+    answer = listing(found, turns, options.output)
     print_answer(answer, listing_text(answer, options.rows or None), as_json=options.json)
 
 
@@ -144,25 +139,25 @@ def _tree(options: argparse.Namespace) -> None:
 
 
 def _replay(options: argparse.Namespace) -> None:
-    saved = _saved()
-    answer = saved.replay_all(options.run, options.task, options.trace, options.opencode, options.pin)
-    print_answer(answer, saved.replays_text(answer), as_json=options.json)
+    replay = _replays()
+    answer = replay.replay_all(options.run, options.task, options.trace, options.opencode, options.pin)
+    print_answer(answer, replay.replays_text(answer), as_json=options.json)
     if not answer.same:
         raise NothingUsableError("not every rollout was played and the same")
 
 
 def _cassette(options: argparse.Namespace) -> None:
     check_output(options.output, force=options.force)
-    _saved().one_cassette(options.run, options.task, options.trace).save(options.output)
+    _replays().one_cassette(options.run, options.task, options.trace).save(options.output)
 
 
-def _saved() -> Any:
+def _replays() -> Any:
     # It plays through the environment, which imports verifiers: seconds that the other commands save.
     try:
-        from opencode_runs.turns.replay import saved
+        from opencode_runs.turns import replay
     except ModuleNotFoundError as error:
         raise BadInputError(f"replays run the environment ({error}): install opencode-runs[replay]") from None
-    return saved
+    return replay
 
 
 _COMMANDS = {"list": _list, "choose": _choose, "tree": _tree, "replay": _replay, "cassette": _cassette}

@@ -141,17 +141,16 @@ def kept_turns(folder: Path) -> Iterator[KeptTurn]:
     Raises:
         BadInputError: one of them cannot be read.
     """
-    if (folder / MANIFEST).is_file():
-        yield read_turn(folder)
-        return
-    yield from map(read_turn, turn_places(folder))
+    return map(read_turn, turn_places(folder))
 
 
 def turn_places(folder: Path) -> list[Path]:
-    """The folders of the kept turns of a folder of rollouts, or of one rollout; by rollout and turn."""
+    """The folders of the kept turns of a folder of rollouts, of one rollout, or the one turn; by rollout and turn."""
+    if (folder / MANIFEST).is_file():
+        return [folder]
     found = sorted({*folder.glob(f"*/{MANIFEST}"), *folder.glob(f"*/*/{MANIFEST}")})
     return [one.parent for one in found if not any(part.startswith(".") for part in one.relative_to(folder).parts)]
 
 
 def holds_kept_turns(folder: Path) -> bool:
-    return (folder / MANIFEST).is_file() or bool(turn_places(folder))
+    return bool(turn_places(folder))

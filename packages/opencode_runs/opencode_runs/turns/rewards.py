@@ -28,8 +28,6 @@ BranchedFrom = Annotated[BranchOrigin | None, WrapValidator(if_ours)]
 
 
 class BranchTrace(TraceRecord):
-    """A trace with its id and the kept turn that it went on from."""
-
     id: str = ""
     branch: BranchedFrom = Field(None, validation_alias=AliasPath("info", "branch"))
 
@@ -100,10 +98,10 @@ def find_turns(path: Path, runs: Sequence[Path] = ()) -> Turns:
         BadInputError: there are none, or something cannot be read.
     """
     if holds_kept_turns(path):
-        rollouts, warnings = read_rollouts(runs) if runs else ({}, [])
+        rollouts, warnings = read_rollouts(runs)
         return Turns(turns=list(kept_turns(path)), rollouts=rollouts, warnings=warnings)
     rollouts, warnings = read_rollouts([path])
-    more, told = read_rollouts(runs) if runs else ({}, [])
+    more, told = read_rollouts(runs)
     folder = find_trace_files([path])[0].settings.keep
     if folder is None or not holds_kept_turns(folder):
         where = "its configuration names no --env.turns.keep" if folder is None else f'there are none in "{folder}"'

@@ -14,7 +14,6 @@ from opencode_runs.turns.rewards import Rollout
 
 CREDIBLE = 0.95
 _GRID = 4000
-_NORMAL = 1.96
 
 
 class TurnValue(BaseModel):
@@ -95,7 +94,7 @@ def interval(rewards: Sequence[float]) -> tuple[float | None, float | None]:
         return float(low), float(high)
     if len(rewards) < 2:
         return None, None
-    half = _NORMAL * statistics.stdev(rewards) / math.sqrt(len(rewards))
+    half = 1.96 * statistics.stdev(rewards) / math.sqrt(len(rewards))
     return statistics.fmean(rewards) - half, statistics.fmean(rewards) + half
 
 

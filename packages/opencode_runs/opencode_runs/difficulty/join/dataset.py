@@ -23,8 +23,6 @@ from opencode_runs.difficulty.rated import BATCH_ROWS, ParquetInput, one_line
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.progress import Progress
 
-SAMPLES = "samples"
-"""Names the tasks that ship with the package."""
 AS_TEXT, AS_LIST, AS_IT_IS = "written as text", "written as lists", "written as it is"
 NUMBERS = {"numbers", "whole numbers", "decimal numbers"}
 
@@ -43,7 +41,7 @@ class Dataset:
 
 
 def open_dataset(name: str, config: OpenCodeTasksetConfig) -> Dataset:
-    """Open the local dataset `name`: a file, a folder, a glob, a folder saved by `datasets`, or "samples".
+    """Open the local dataset `name`: a file, a folder, a glob, a folder saved by `datasets`, or our "samples".
 
     `config` says which split of a folder is meant, and in which column the form of numbers matters (the answers').
 
@@ -52,7 +50,7 @@ def open_dataset(name: str, config: OpenCodeTasksetConfig) -> Dataset:
         NothingUsableError: it has no rows.
     """
     path = Path(name).expanduser()
-    if name == SAMPLES and not path.exists():
+    if name == "samples" and not path.exists():
         return _of_rows(config.model_copy(update={"dataset": None}))
     if not path.exists() and not glob.glob(str(path), recursive=True):
         raise BadInputError(f'dataset "{name}" does not exist (joining reads local data: save a Hub dataset first)')

@@ -5,7 +5,9 @@ counted and named; the file appears whole or not at all.
 """
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,86 +20,35 @@ from pydantic import BaseModel, Field
 
 from opencode_runs.difficulty.figures import COUNTS, default_ks
 from opencode_runs.difficulty.join.dataset import Dataset, open_dataset
-from opencode_runs.difficulty.join.matching import Leftovers, Matcher, RowKeys, column_options
-from opencode_runs.difficulty.join.options import JoinOptions, choose_sources, column_prefixes
+from opencode_runs.difficulty.join.matching import Leftovers, MatchBy, Matcher, RowKeys, column_options
 from opencode_runs.difficulty.outputs import check_output, replacing
-from opencode_runs.difficulty.rate import Rating, Source, rate
+from opencode_runs.difficulty.rate import Rating, Source, Tally, pass_at_k, rate
 from opencode_runs.difficulty.rated import METADATA_KEY
-from opencode_runs.difficulty.tally import Tally
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.progress import Progress
 from opencode_runs.traces.reading import RunReport
 from opencode_runs.traces.runs import find_trace_files
 
-
-def column_names(prefix: str, ks: Sequence[int]) -> list[str]:
-    return [prefix + name for name in (*COUNTS, *(f"pass_at_{k}" for k in ks))]
-
-
-def column_arrays(tallies: Sequence[Tally | None], ks: Sequence[int]) -> list[pa.Array]:
-    """The columns of one source for some rows, in the order of `column_names`; a row without a tally is null."""
-    values = [[None if tally is None else getattr(tally, name) for tally in tallies] for name in COUNTS]
-    values += [[None if tally is None else tally.pass_at(k) for tally in tallies] for k in ks]
-    return [pa.array(found, type=kind) for found, kind in zip(values, _kinds(ks), strict=True)]
-
-
-def extend_schema(schema: pa.Schema, prefixes: Sequence[str], ks: Sequence[int], about: str) -> pa.Schema:
-    """`schema` with the columns of every prefix at its end (replacing any of the same name) and `about` as metadata."""
-    added = {name: kind for prefix in prefixes for name, kind in zip(column_names(prefix, ks), _kinds(ks), strict=True)}
-    fields = [field for field in schema if field.name not in added]
-    fields += [pa.field(name, kind) for name, kind in added.items()]
-    return pa.schema(fields, metadata=_with_features(schema.metadata or {}, added) | {METADATA_KEY: about.encode()})
-
-
-def provenance(
-    name: str, rating: Rating, sources: Sequence[Source], prefixes: Sequence[str], options: JoinOptions
-) -> str:
-    """What the output says about itself, as JSON: runs, models, sampling, versions, time."""
-    described = []
-    for source, prefix in zip(sources, prefixes, strict=True):
-        found = rating.sources[source]
-        tallies = found.tasks.values()
-        described.append(
-            {
-                **source._asdict(),
-                "prefix": prefix,
-                "sampling": [json.loads(text) for text in found.sampling],
-                "verifiers": list(found.versions),
-                "attempts": sum(tally.attempts for tally in tallies),
-                "errors": sum(tally.errors + tally.unscored for tally in tallies),
-            }
-        )
-    about = {
-        "format": 1,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "opencode_env": version("opencode-env"),
-        "dataset": name,
-        "threshold": options.threshold,
-        "runs": [{"path": str(run.path), "episodes": run.episodes} for run in rating.runs],
-        "sources": described,
-    }
-    return json.dumps(about, ensure_ascii=False)
-
-
-def _kinds(ks: Sequence[int]) -> list[pa.DataType]:
-    return [pa.int64() if count else pa.float64() for count in COUNTS.values()] + [pa.float64()] * len(ks)
-
-
-def _with_features(metadata: dict[bytes, bytes], added: dict[str, pa.DataType]) -> dict[bytes, bytes]:
-    """`datasets` reads a file by the feature list in its metadata: a list without the new columns is wrong."""
-    rest = {key: value for key, value in metadata.items() if key != b"huggingface"}
-    try:
-        parsed = json.loads(metadata[b"huggingface"])
-        for name, kind in added.items():
-            dtype = "int64" if kind == pa.int64() else "float64"
-            parsed["info"]["features"][name] = {"dtype": dtype, "_type": "Value"}
-    except (ValueError, TypeError, KeyError):
-        return rest
-    return rest | {b"huggingface": json.dumps(parsed).encode()}
-
-
 LARGEST_K = 64
 """pass@k columns are written for powers of two up to this."""
+
+
+@dataclass(frozen=True)
+class JoinOptions:
+    model: str | None = None
+    env: str | None = None
+    per_model: bool = False
+    by: MatchBy = "auto"
+    id_key: str | None = None
+    """Column whose value is the id of a row; None: the taskset's, else "id"."""
+    taskset: dict[str, str] = field(default_factory=dict)
+    """Column options of the taskset that go before those of the runs' saved configs."""
+    threshold: float = 1.0
+    seat: str | None = None
+    replace_columns: bool = False
+    force: bool = False
+    names: int = 5
+    """How many unmatched rows and tasks are named."""
 
 
 class JoinFigures(BaseModel):
@@ -130,12 +81,12 @@ def join(name: str, runs: Sequence[Path], output: Path, options: JoinOptions) ->
     config = column_options(find_trace_files(list(runs)), options.taskset)
     dataset = open_dataset(name, config)
     rating = rate(list(runs), threshold=options.threshold, seat=options.seat)
-    sources = choose_sources(rating, options)
-    prefixes = column_prefixes(sources, options)
+    sources = _choose_sources(rating, options)
+    prefixes = _column_prefixes(sources, options)
     ks = [k for k in default_ks(rating) if k <= LARGEST_K]
-    columns = [column for prefix in prefixes for column in column_names(prefix, ks)]
+    columns = [column for prefix in prefixes for column in _columns(prefix, ks)]
     _check_columns(dataset, columns, options)
-    schema = extend_schema(dataset.schema, prefixes, ks, provenance(name, rating, sources, prefixes, options))
+    schema = _extended(dataset.schema, prefixes, ks, _provenance(name, rating, sources, prefixes))
     matcher = Matcher([rating.sources[source] for source in sources], options.by, options.names)
     mixtures = [line for source in sources for line in rating.sources[source].mixtures(source.model)]
     figures = JoinFigures(output=output, columns=columns, notes=[*dataset.notes, *mixtures], runs=rating.runs)
@@ -169,6 +120,32 @@ def join_warnings(figures: JoinFigures) -> list[str]:
     return lines
 
 
+def _choose_sources(rating: Rating, options: JoinOptions) -> list[Source]:
+    """The sources whose figures are written: one, or all that fit with `per_model`."""
+    if not rating.sources:
+        raise NothingUsableError("the runs hold no episode")
+    known = sorted(rating.sources)
+    fitting = [s for s in known if options.model in (None, s.model) and options.env in (None, s.env)]
+    named = ", ".join(f'model "{s.model}" of env "{s.env}"' for s in known)
+    if not fitting:
+        raise BadInputError(f"the runs have nothing of the model or env named; they have: {named}")
+    if len(fitting) > 1 and not options.per_model:
+        raise BadInputError(
+            f"the runs have several sources ({named}): choose with --model and --env, or write all with --per-model"
+        )
+    return fitting
+
+
+def _column_prefixes(sources: Sequence[Source], options: JoinOptions) -> list[str]:
+    """The column prefix of each source: none, or with `per_model` its model (and env, if they differ)."""
+    if not options.per_model:
+        return [""] * len(sources)
+    several = len({source.env for source in sources}) > 1
+    names = [f"{source.env}_{source.model}" if several else source.model for source in sources]
+    # Dots would read as nested columns.
+    return [re.sub(r"[^0-9A-Za-z-]+", "_", name).strip("_") + "_" for name in names]
+
+
 def _check_columns(dataset: Dataset, columns: list[str], options: JoinOptions) -> None:
     if len(set(columns)) < len(columns):
         raise BadInputError("two models give the same column prefix: join them one by one with --model")
@@ -178,6 +155,68 @@ def _check_columns(dataset: Dataset, columns: list[str], options: JoinOptions) -
             f"the dataset already has the columns {', '.join(taken)}: replace them with --replace-columns, "
             "or write others with --per-model"
         )
+
+
+def _columns(prefix: str, ks: Sequence[int]) -> dict[str, pa.DataType]:
+    """The columns of one source, and what they hold."""
+    kinds = {prefix + name: pa.int64() if count else pa.float64() for name, count in COUNTS.items()}
+    return kinds | {f"{prefix}pass_at_{k}": pa.float64() for k in ks}
+
+
+def _arrays(tallies: Sequence[Tally | None], ks: Sequence[int]) -> list[pa.Array]:
+    """The columns of one source for some rows, in the order of `_columns`; a row without a tally is null."""
+    values = [[None if tally is None else getattr(tally, name) for tally in tallies] for name in COUNTS]
+    values += [[None if tally is None else pass_at_k(tally.attempts, tally.passes, k) for tally in tallies] for k in ks]
+    return [pa.array(found, type=kind) for found, kind in zip(values, _columns("", ks).values(), strict=True)]
+
+
+def _extended(schema: pa.Schema, prefixes: Sequence[str], ks: Sequence[int], about: str) -> pa.Schema:
+    """`schema` with the columns of every prefix at its end (replacing any of the same name) and `about` as metadata."""
+    added = {name: kind for prefix in prefixes for name, kind in _columns(prefix, ks).items()}
+    fields = [own for own in schema if own.name not in added]
+    fields += [pa.field(name, kind) for name, kind in added.items()]
+    return pa.schema(fields, metadata=_with_features(schema.metadata or {}, added) | {METADATA_KEY: about.encode()})
+
+
+def _with_features(metadata: dict[bytes, bytes], added: dict[str, pa.DataType]) -> dict[bytes, bytes]:
+    """`datasets` reads a file by the feature list in its metadata: a list without the new columns is wrong."""
+    rest = {key: value for key, value in metadata.items() if key != b"huggingface"}
+    try:
+        parsed = json.loads(metadata[b"huggingface"])
+        for name, kind in added.items():
+            dtype = "int64" if kind == pa.int64() else "float64"
+            parsed["info"]["features"][name] = {"dtype": dtype, "_type": "Value"}
+    except (ValueError, TypeError, KeyError):
+        return rest
+    return rest | {b"huggingface": json.dumps(parsed).encode()}
+
+
+def _provenance(name: str, rating: Rating, sources: Sequence[Source], prefixes: Sequence[str]) -> str:
+    """What the output says about itself, as JSON: runs, models, sampling, versions, time."""
+    described = []
+    for source, prefix in zip(sources, prefixes, strict=True):
+        found = rating.sources[source]
+        tallies = found.tasks.values()
+        described.append(
+            {
+                **source._asdict(),
+                "prefix": prefix,
+                "sampling": [json.loads(text) for text in found.sampling],
+                "verifiers": list(found.versions),
+                "attempts": sum(tally.attempts for tally in tallies),
+                "errors": sum(tally.errors + tally.unscored for tally in tallies),
+            }
+        )
+    about = {
+        "format": 1,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "opencode_env": version("opencode-env"),
+        "dataset": name,
+        "threshold": rating.threshold,
+        "runs": [{"path": str(run.path), "episodes": run.episodes} for run in rating.runs],
+        "sources": described,
+    }
+    return json.dumps(about, ensure_ascii=False)
 
 
 def _write(
@@ -198,7 +237,7 @@ def _write(
             tallies = [matcher.match(identity, figures.rows + i) for i, identity in enumerate(identities, start=1)]
             arrays = [batch.column(name) for name in own]
             for source in zip(*tallies, strict=True):
-                arrays += column_arrays(source, ks)
+                arrays += _arrays(source, ks)
             writer.write_table(pa.Table.from_arrays(arrays, schema=writer.schema))
             if dataset.rewrites:
                 for row, identity, values in zip(rows, identities, batch.to_pylist(), strict=True):

@@ -15,8 +15,7 @@ from opencode_env.taskset.row import Row
 from opencode_env.taskset.values import identifier
 from pydantic import BaseModel, ValidationError
 
-from opencode_runs.difficulty.rate import SourceRating
-from opencode_runs.difficulty.tally import Tally
+from opencode_runs.difficulty.rate import SourceRating, Tally
 from opencode_runs.tables import short, task_label
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.traces.runs import RunSettings, TraceFile

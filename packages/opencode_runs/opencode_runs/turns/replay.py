@@ -1,4 +1,4 @@
-"""Saved rollouts as cassettes, and their replay; what plays them is `opencode_env.replay`."""
+"""Saved rollouts as cassettes, played again by `opencode_env.replay` (the extra `replay`, as it needs opencode-env)."""
 
 import asyncio
 import json
@@ -23,9 +23,6 @@ class SavedEpisode(EpisodeRecord):
 
     recorded: tuple[RecordedTrace, ...] = Field(validation_alias=AliasPath("traces"))
     saved_task: dict[str, Any] = Field(validation_alias=AliasPath("task"))
-
-    def is_called(self, wanted: str) -> bool:
-        return wanted in (self.task_id, self.task_name, self.task_key)
 
 
 class Replays(BaseModel):
@@ -63,7 +60,7 @@ def cassettes(source: Path, task: str | None = None, trace: str | None = None) -
     found = False
     for _, episode in Reading.of(SavedEpisode).episodes([file]):
         named[episode.task_id or episode.task_name or episode.task or ""] = None
-        if task is not None and not episode.is_called(task):
+        if task not in (None, episode.task_id, episode.task_name, episode.task_key):
             continue
         cassette = Cassette(task=episode.saved_task, config=config, traces=episode.recorded)
         if trace is None or (cassette.main is not None and cassette.main.id.startswith(trace)):
