@@ -7,10 +7,8 @@ from typing import Literal
 
 from verifiers.v1.runtimes import PrimeConfig
 
-from agent_sandbox.prime.limits import PrimeLimits
 from agent_sandbox.prime.runtime import PrimeSandboxBackend
-from agent_sandbox.prime.start_record import StartRecord
-from agent_sandbox.prime.turns import taken_turn
+from agent_sandbox.prime.turns import PrimeLimits, StartRecord, taken_turn
 from agent_sandbox.verifiers_040 import CustomRuntimeConfig
 
 
@@ -34,8 +32,7 @@ class OwnedPrimeBackend(PrimeSandboxBackend):
     def __init__(self, config: OwnedPrimeConfig, name: str | None = None) -> None:
         said = {field: getattr(config, field) for field in PrimeConfig.model_fields if field != "type"}
         self._asked = PrimeConfig(**said)
-        unlimited = self._asked.model_copy(update={"creates_per_min": None})  # `start` waits for its turn
-        super().__init__(unlimited, config.lifetime_minutes, StartRecord(config.limits), name)
+        super().__init__(self._asked, config.lifetime_minutes, StartRecord(config.limits), name)
         self._limits = config.limits
 
     async def start(self) -> None:
