@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
@@ -38,32 +38,19 @@ async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> as
 
 async def call(*argv: str, end: Callable[[asyncio.subprocess.Process], Awaitable[None]] | None = None) -> ProgramResult:
     """Run `podman` to its end; cancelled, it is ended by `end`, or asked to."""
-    with output_pipes() as (inside, readers):
-        process = await start(argv, subprocess.DEVNULL, *inside)
+    with contextlib.ExitStack() as stack:
+        # Not asyncio's own pipes: podman leaves a monitor behind that may hold the other ends for as long as it likes.
+        (out, stdout), (error, stderr) = pipes(2)
+        for fd in (stdout, stderr):
+            stack.callback(os.close, fd)
+        output, complaint = (stack.enter_context(contextlib.closing(PipeReader(fd))) for fd in (out, error))
+        process = await start(argv, subprocess.DEVNULL, stdout, stderr)
         try:
             code = await process.wait()
         except BaseException:
             await run_shielded((end or finish)(process))
             raise
-        stdout, stderr = (reader.finish() for reader in readers)
-    return ProgramResult(code, stdout, stderr)
-
-
-@contextlib.contextmanager
-def output_pipes() -> Iterator[tuple[tuple[int, int], tuple[PipeReader, PipeReader]]]:
-    """Write ends for a program's stdout and stderr, and what reads them; all are closed on exit.
-
-    Not asyncio's own pipes: podman leaves a monitor behind that may hold the other ends for as long as it likes.
-    """
-    with contextlib.ExitStack() as stack:
-        inside: list[int] = []
-        readers: list[PipeReader] = []
-        for ours, theirs in pipes(2):
-            inside.append(theirs)
-            stack.callback(os.close, theirs)
-            readers.append(PipeReader(ours))
-            stack.callback(readers[-1].close)
-        yield (inside[0], inside[1]), (readers[0], readers[1])
+        return ProgramResult(code, output.finish(), complaint.finish())
 
 
 async def finish(process: asyncio.subprocess.Process) -> None:

@@ -11,8 +11,7 @@ from verifiers.v1.errors import SandboxError
 
 from agent_sandbox.confined.files import READ_LIMIT_BYTES
 from agent_sandbox.confined.output import BoundedOutput
-from agent_sandbox.podman.commands import Commands
-from agent_sandbox.podman.process import PodmanProcess
+from agent_sandbox.podman.commands import Commands, PodmanProcess
 from agent_sandbox.programs import program_argv
 
 _ERROR_BYTES = 3000

@@ -2,13 +2,21 @@
 
 import re
 
-_IMAGE = re.compile(
+_IMAGE = (
     r"image not known|initializing source|did not resolve to an alias|no such image|manifest unknown"
     r"|unable to copy from source|invalid reference format"
 )
-_NO_PROGRAM = re.compile(r"executable file not found|no such file or directory: OCI runtime attempted")
-_LIMITS = re.compile(r"setting rlimit")
-_CGROUPS = re.compile(r"cgroup", re.IGNORECASE)
+_ADVICE = {
+    _IMAGE: "the image is not on this machine and cannot be pulled: name one that `podman pull {image}` fetches or "
+    "that `podman images` lists (--env.agent.runtime.image; a local one is localhost/NAME:TAG)",
+    r"executable file not found|no such file or directory: OCI runtime attempted": "the image holds no `sleep`, as "
+    "which a container waits for its commands: use one with a shell",
+    "setting rlimit": "podman may not raise its limits here: set lower ones in containers.conf, such as [containers] "
+    'default_ulimits=["nofile=1024:1024","nproc=4096:4096"]',
+    "(?i:cgroup)": 'on cgroup v1 podman wants runc: install it and set [engine] runtime="runc" in containers.conf',
+    "": "try the same by hand: podman run --rm {image} true",
+}
+"""By what podman says: the first pattern that is found."""
 _PASSING = re.compile(
     r"address already in use|database is locked|resource temporarily unavailable|resource busy", re.IGNORECASE
 )
@@ -22,22 +30,6 @@ def is_passing(stderr: str) -> bool:
 
 def describe(image: str, exit_code: int, stderr: str) -> str:
     """The message of the error: what failed, why, and what to change."""
+    advice = next(advice for pattern, advice in _ADVICE.items() if re.search(pattern, stderr)).format(image=image)
     said = stderr.strip()[-_TAIL_CHARS:]
-    failed = f"podman run of image {image!r} failed (exit code {exit_code})"
-    if _IMAGE.search(stderr):
-        advice = (
-            f"the image is not on this machine and cannot be pulled: name one that `podman pull {image}` fetches or "
-            "that `podman images` lists (--env.agent.runtime.image; a local one is localhost/NAME:TAG)"
-        )
-    elif _NO_PROGRAM.search(stderr):
-        advice = "the image holds no `sleep`, as which a container waits for its commands: use one with a shell"
-    elif _LIMITS.search(stderr):
-        advice = (
-            "podman may not raise its limits here: set lower ones in containers.conf, such as [containers] "
-            'default_ulimits=["nofile=1024:1024","nproc=4096:4096"]'
-        )
-    elif _CGROUPS.search(stderr):
-        advice = 'on cgroup v1 podman wants runc: install it and set [engine] runtime="runc" in containers.conf'
-    else:
-        advice = "try the same by hand: podman run --rm " + f"{image} true"
-    return f"{failed}: {said}; {advice}"
+    return f"podman run of image {image!r} failed (exit code {exit_code}): {said}; {advice}"
