@@ -13,10 +13,9 @@ from pathlib import Path
 
 import verifiers.v1 as vf
 
-from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.toolbox.archives import unpack_archive
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
-from agent_sandbox.toolbox.checked_run import run_checked
+from agent_sandbox.toolbox.checked_run import require_alive, run_checked
 
 DEFAULT_READ_BYTES = 1 << 20
 Content = str | bytes | Path

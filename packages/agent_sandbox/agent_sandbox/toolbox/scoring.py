@@ -18,9 +18,11 @@ from typing import Any
 
 import verifiers.v1 as vf
 
-from agent_sandbox.errors import ScoringError
-
 _STATE = "_opencode_rollout"
+
+
+class ScoringError(vf.TaskError):
+    """Scoring could not be done; the message says what to do. Recorded with the stop `scoring_error`."""
 
 
 @dataclass(frozen=True)
