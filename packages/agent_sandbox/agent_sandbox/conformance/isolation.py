@@ -13,6 +13,7 @@ import verifiers.v1 as vf
 from verifiers.v1.errors import SandboxError
 
 from agent_sandbox.conformance.promises import (
+    Subject,
     peer,
     promise,
     require,
@@ -22,7 +23,6 @@ from agent_sandbox.conformance.promises import (
     until,
     unused_seconds,
 )
-from agent_sandbox.conformance.subject import Subject
 
 _PLACES = ("here", "/tmp/{}", "/dev/shm/{}", "/var/tmp/{}", "/run/{}")
 _WRITABLE = (

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from agent_sandbox.conformance.promises import NotAsked, program, promise, require, require_python, shell
-from agent_sandbox.conformance.subject import Subject
+from agent_sandbox.conformance.promises import NotAsked, Subject, program, promise, require, require_python, shell
 
 _PROCESSES = 100
 _MEMORY: dict[str, Any] = {"max_memory": "256MiB", "memory": 0.25}

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 
 import verifiers.v1 as vf
 
-from agent_sandbox.conformance.promises import NotAsked, peer, promise, require, require_python, until
-from agent_sandbox.conformance.subject import Subject
+from agent_sandbox.conformance.promises import Broken, NotAsked, Subject, peer, promise, require, require_python, until
 from agent_sandbox.verifiers_040 import backend_of
 
 _GATEWAYS = "print(*(l.split()[2] for l in open('/proc/net/route') if l.split()[1] == '00000000'))"
@@ -105,9 +104,7 @@ async def exposed_ports(subject: Subject) -> None:
         writer.close()
         await writer.wait_closed()
         require(said == b"inside", f"it answered {said!r}")
-    try:
+    with contextlib.suppress(OSError):
         _, writer = await asyncio.open_connection(host, int(port))
-    except OSError:
-        return
-    writer.close()
-    require(False, f"{url} is still open")
+        writer.close()
+        raise Broken(f"{url} is still open")

@@ -119,18 +119,17 @@ async def _collected(command: Sequence[str]) -> vf.ProgramResult:
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        try:
-            async with asyncio.TaskGroup() as group:
-                heads = [group.create_task(_head(stream)) for stream in (process.stdout, process.stderr)]
-            result = vf.ProgramResult(await process.wait(), heads[0].result(), heads[1].result())
-        except* TooMuchOutput:
-            result = vf.ProgramResult(_KILLED, "", f"ended because it printed over {LIMIT_BYTES} bytes")
-        return result
+        async with asyncio.TaskGroup() as group:
+            heads = [group.create_task(_head(stream)) for stream in (process.stdout, process.stderr)]
+        result = vf.ProgramResult(await process.wait(), heads[0].result(), heads[1].result())
+    except* TooMuchOutput:
+        result = vf.ProgramResult(_KILLED, "", f"ended because it printed over {LIMIT_BYTES} bytes")
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await run_shielded(_reaped(process))
+    return result
 
 
 async def _reaped(process: asyncio.subprocess.Process) -> None:
