@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 from verifiers.v1.runtimes import ProgramResult, RuntimeConfig, provision_runtime
 
 from agent_sandbox.programs import program_text
@@ -53,8 +53,7 @@ class Subject:
         options = {**self.options, **more}
         if self.backend is not None:
             return self.backend.config_class(**options)
-        config: BaseModel = TypeAdapter(RuntimeConfig).validate_python({"type": self.runtime, **options})
-        return config
+        return TypeAdapter(RuntimeConfig).validate_python({"type": self.runtime, **options})
 
     def has(self, option: str) -> bool:
         """Whether its configuration has this option."""
@@ -151,14 +150,10 @@ def peer(*operands: str) -> list[str]:
 def host_pids_of(words: str) -> list[int]:
     """The host's processes whose command line holds `words`; its arguments are separated by NUL."""
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                line = Path("/proc", name, "cmdline").read_bytes()
-            except OSError:
-                continue
-            if words.encode() in line:
-                found.append(int(name))
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):
+            if pid != os.getpid() and words.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
     return found
 
 

@@ -81,11 +81,13 @@ class Container:
             self.hosts.chmod(0o644)
         self._created = True
         self.id = (await self._run())[:12]
-        self.pid = pid = int((self._directory / "pid").read_text())
+        self.pid = int((self._directory / "pid").read_text())
         try:
-            self._process_one = os.pidfd_open(pid)
-            await self._guard(pid)
-            self.image_env = _environment(pid)
+            self._process_one = os.pidfd_open(self.pid)
+            await self._guard()
+            settings = Path(f"/proc/{self.pid}/environ").read_bytes().split(b"\0")
+            pairs = (os.fsdecode(setting).partition("=") for setting in settings if setting)
+            self.image_env = {name: value for name, _, value in pairs}
         except (OSError, SandboxError) as error:
             raise SandboxError(f"the container of image {self.options.image!r} cannot be used: {error}") from error
 
@@ -101,13 +103,13 @@ class Container:
             await asyncio.sleep(_PAUSE_S * attempt)
         raise SandboxError(start_failure.describe(self.options.image, answer.exit_code, answer.stderr))
 
-    async def _guard(self, pid: int) -> None:
-        """Start the supervisor for the container whose process 1 is `pid`."""
+    async def _guard(self) -> None:
+        """Start the supervisor of the container."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         lost = f"container {self.name} or its supervisor is gone: killed from outside, or stopped"
         self._channel = Channel(ours, lambda: lost)
         with theirs:
-            self._supervisor = _start_supervisor(theirs.fileno(), pid, self.options.workdir)
+            self._supervisor = _start_supervisor(theirs.fileno(), self.pid, self.options.workdir)
         try:
             async with asyncio.timeout(_SUPERVISOR_TIMEOUT_S):
                 await self._channel.ready
@@ -198,12 +200,6 @@ def _start_supervisor(control_fd: int, pid: int, workdir: str) -> "subprocess.Po
         pass_fds=[control_fd],
         start_new_session=True,
     )
-
-
-def _environment(pid: int) -> dict[str, str]:
-    settings = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    pairs = (os.fsdecode(setting).partition("=") for setting in settings if setting)
-    return {name: value for name, _, value in pairs}
 
 
 def run_arguments(options: ContainerOptions, name: str, directory: Path) -> list[str]:

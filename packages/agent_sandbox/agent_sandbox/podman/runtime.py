@@ -190,9 +190,8 @@ def is_ours(config: RuntimeConfig) -> TypeIs[PodmanConfig]:
 
     Filtering it by name takes the runtime that verifiers 0.4.0 has, with its proxy and its image of network tools.
     """
-    if not isinstance(config, PodmanConfig) or sys.platform != "linux":
-        return False
-    return not config.network_restricted or not config.allow
+    whole_or_none = isinstance(config, PodmanConfig) and not (config.network_restricted and config.allow)
+    return whole_or_none and sys.platform == "linux"
 
 
 def provision_podman(

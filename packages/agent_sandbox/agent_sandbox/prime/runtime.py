@@ -1,4 +1,6 @@
-"""Our Prime runtime. The private parts of verifiers' own that it stands on are here and nowhere else: `_client`.
+"""Our Prime runtime, which other environments name by `--env.agent.runtime.type custom` and its import path.
+
+The private parts of verifiers' own that it stands on are here and nowhere else: `_client`.
 
 Invariant: whoever asks the platform for a sandbox deletes it, also when the answer was lost, the caller is cancelled or
 the event loop is gone. Only a process that is killed, or that SIGTERM ends before any handler of its own, leaves one,
@@ -13,7 +15,7 @@ import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError
@@ -23,9 +25,9 @@ from agent_sandbox.prime.commands import agent_can_cause, run_command
 from agent_sandbox.prime.connections import prepare
 from agent_sandbox.prime.errors import SDK_ERRORS, TOO_MANY, classified, http_status, repeated
 from agent_sandbox.prime.ownership import OwnedClient, Ownership
-from agent_sandbox.prime.turns import StartRecord, taken_turn
+from agent_sandbox.prime.turns import PrimeLimits, StartRecord, taken_turn
 from agent_sandbox.provisioning import provisioned
-from agent_sandbox.verifiers_040 import PrimeBackend, Runtime
+from agent_sandbox.verifiers_040 import CustomRuntimeConfig, PrimeBackend, Runtime
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.prime")
 
@@ -169,6 +171,36 @@ class PrimeSandbox(Runtime):
 
     def agent_can_cause(self, error: SandboxError) -> bool:
         return agent_can_cause(error)
+
+
+class OwnedPrimeConfig(PrimeConfig, CustomRuntimeConfig):
+    """verifiers' options of a Prime sandbox, and ours."""
+
+    type: Literal["custom"] = "custom"  # type: ignore[assignment]  # "prime" there
+    import_path: str = "agent_sandbox.OwnedPrimeBackend"
+    """What makes it."""
+    lifetime_minutes: int = 24 * 60
+    """Minutes after which the platform ends it, should this process be killed; -1 is never."""
+    limits: PrimeLimits = PrimeLimits()
+    """What one process may ask of Prime at once; `max_sandboxes` holds in environments of ours only."""
+
+
+class OwnedPrimeBackend(PrimeSandboxBackend):
+    """A Prime sandbox that is deleted whatever happens, for any environment of verifiers after 0.4.0."""
+
+    config_class = OwnedPrimeConfig
+
+    def __init__(self, config: OwnedPrimeConfig, name: str | None = None) -> None:
+        said = {field: getattr(config, field) for field in PrimeConfig.model_fields if field != "type"}
+        self._asked = PrimeConfig(**said)
+        super().__init__(self._asked, config.lifetime_minutes, StartRecord(config.limits), name)
+        self._limits = config.limits
+
+    async def start(self) -> None:
+        """Wait for its turn, have a sandbox and wait until it is up."""
+        self.record = await taken_turn(self._asked, None)
+        self.record.limits = self._limits
+        await super().start()
 
 
 def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
