@@ -18,9 +18,6 @@ from agent_sandbox.podman import engine
 from agent_sandbox.podman.container import Container
 
 _BACKGROUND = 'log=$1; shift; exec "$@" >"$log" 2>&1 </dev/null'
-_LOCAL = ("localhost", "127.0.0.1")
-_ROUNDS = 30
-_ROUND_S = 0.1
 
 
 class PodmanProcess(PipedProcess):
@@ -70,11 +67,11 @@ class PodmanProcess(PipedProcess):
 
 async def end_command(container: Container, command: str, client: asyncio.subprocess.Process) -> None:
     """Kill everything that a command started, and its `podman exec`, which may be about to start it."""
-    for _ in range(_ROUNDS):
+    for _ in range(30):
         with contextlib.suppress(SandboxError):  # the container may be gone
             await container.channel.request("end", command)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ROUND_S):
+            async with asyncio.timeout(0.1):
                 await client.wait()
                 return
     await engine.finish(client)
@@ -88,7 +85,7 @@ def without_proxy(env: Mapping[str, str], image_env: Mapping[str, str]) -> dict[
     if not any(name.lower().endswith("_proxy") and name.lower() != "no_proxy" for name in seen):
         return dict(env)
     named = [entry.strip() for name in ("NO_PROXY", "no_proxy") for entry in seen.get(name, "").split(",")]
-    exceptions = ",".join(dict.fromkeys(entry for entry in (*named, *_LOCAL) if entry))
+    exceptions = ",".join(dict.fromkeys(entry for entry in (*named, "localhost", "127.0.0.1") if entry))
     return {**env, "NO_PROXY": exceptions, "no_proxy": exceptions}
 
 

@@ -14,8 +14,6 @@ from agent_sandbox.confined.output import BoundedOutput
 from agent_sandbox.podman.commands import Commands, PodmanProcess
 from agent_sandbox.programs import program_argv
 
-_ERROR_BYTES = 3000
-
 
 async def read_file(commands: Commands, path: str, max_bytes: int | None, user: str | None) -> bytes:
     """Return the first `max_bytes` bytes of a regular file, or all of it if that is at most `READ_LIMIT_BYTES`."""
@@ -41,7 +39,7 @@ async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[in
     """Feed `data` to a process; its exit code, its output and the end of its stderr. A process that prints more than
     `limit` bytes is ended there, and `limit` + 1 of them are returned."""
     output = bytearray()
-    error = BoundedOutput(_ERROR_BYTES)
+    error = BoundedOutput(limit_bytes=3000)
 
     async def feed() -> None:
         with contextlib.suppress(OSError):  # it ended without reading all, and its exit code says why

@@ -20,7 +20,6 @@ _ADVICE = {
 _PASSING = re.compile(
     r"address already in use|database is locked|resource temporarily unavailable|resource busy", re.IGNORECASE
 )
-_TAIL_CHARS = 800
 
 
 def is_passing(stderr: str) -> bool:
@@ -31,5 +30,5 @@ def is_passing(stderr: str) -> bool:
 def describe(image: str, exit_code: int, stderr: str) -> str:
     """The message of the error: what failed, why, and what to change."""
     advice = next(advice for pattern, advice in _ADVICE.items() if re.search(pattern, stderr)).format(image=image)
-    said = stderr.strip()[-_TAIL_CHARS:]
+    said = stderr.strip()[-800:]
     return f"podman run of image {image!r} failed (exit code {exit_code}): {said}; {advice}"

@@ -35,7 +35,6 @@ _PAUSES_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 """Between requests for a sandbox that was refused for now; the SDK has waited 10 and 30 s by itself before each."""
 _MINUTE_S, _TIMES, _ANSWER_S = 60.0, 3, 30
 """A sandbox is asked for something so many times within the time after which it counts as idle."""
-_UNLIMITED_STAGE_S = 3600.0
 _SPARE_S = 900.0
 """For its start, for cleanup hooks and for its deletion."""
 
@@ -234,5 +233,5 @@ def lifetime_minutes(stages: Sequence[float | None]) -> int:
         stages: seconds that each stage of a rollout may take. None is a stage without a limit: an hour is added for
             it. `inf` is one that was given no limit on purpose.
     """
-    seconds = _SPARE_S + sum(_UNLIMITED_STAGE_S if stage is None else stage for stage in stages)
+    seconds = _SPARE_S + sum(3600.0 if stage is None else stage for stage in stages)
     return math.ceil(seconds / 60) if math.isfinite(seconds) else -1

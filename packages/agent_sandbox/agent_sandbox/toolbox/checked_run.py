@@ -24,12 +24,10 @@ from agent_sandbox.verifiers_040 import exec_command
 
 OUT_OF_TIME = 124
 """The exit code of a program that did not end in its time, as of `timeout`."""
-_TAIL_CHARS = 500
 LIMIT_BYTES = 8 << 20
 """The most that is kept of each stream; a program that prints more is given up, with the exit code of a SIGKILL."""
 _KILLED = 137
 _CHUNK_BYTES = 1 << 16
-_PROBE_TIMEOUT = 30.0
 
 
 async def is_alive(runtime: vf.Runtime) -> bool:
@@ -38,7 +36,7 @@ async def is_alive(runtime: vf.Runtime) -> bool:
     if engine is not None:
         return await engine.is_running()
     try:
-        async with asyncio.timeout(_PROBE_TIMEOUT):
+        async with asyncio.timeout(30.0):
             return bool(await runtime.alive())
     except TimeoutError:
         return False
@@ -103,7 +101,7 @@ async def run_checked(
         raise vf.SandboxError(f"sandbox {runtime.name!r} is gone: {failure}")
     if answered:
         return result
-    said = (result.stderr.strip() or result.stdout.strip())[-_TAIL_CHARS:]
+    said = (result.stderr.strip() or result.stdout.strip())[-500:]
     message = f"{failure} (exit code {result.exit_code})" + (f": {said}" if said else "")
     raise error(f"{message}; {advice}" if advice else message)
 
