@@ -6,7 +6,8 @@ import inspect
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -59,13 +60,10 @@ class Subject:
         """Whether its configuration has this option."""
         return option in type(self.config()).model_fields
 
-    @contextlib.asynccontextmanager
-    async def box(self, **more: Any) -> AsyncIterator[vf.Runtime]:
+    def box(self, **more: Any) -> AbstractAsyncContextManager[vf.Runtime]:
         """A started sandbox, which is removed on exit."""
         config = self.config(**more)
-        made = provision_runtime(config) if self.backend is None else provisioned(self.backend(config))
-        async with made as box:
-            yield box
+        return provision_runtime(config) if self.backend is None else provisioned(self.backend(config))
 
 
 Check = Callable[[Subject], Awaitable[None]]

@@ -24,7 +24,7 @@ from agent_sandbox.confined import Bind
 from agent_sandbox.confined.arguments import HERE
 from agent_sandbox.confined.channel import Channel
 from agent_sandbox.confined.interpreter import base_python
-from agent_sandbox.podman import engine, left_behind, start_failure
+from agent_sandbox.podman import engine, left_behind
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.podman")
 
@@ -97,11 +97,11 @@ class Container:
             answer = await engine.call(*run_arguments(self.options, self.name, self._directory))
             if answer.exit_code == 0:
                 return answer.stdout.strip()
-            if attempt == _ATTEMPTS or not start_failure.is_passing(answer.stderr):
+            if attempt == _ATTEMPTS or not engine.is_passing(answer.stderr):
                 break
             await engine.call("rm", "--force", "--volumes", "--ignore", self.name)
             await asyncio.sleep(_PAUSE_S * attempt)
-        raise SandboxError(start_failure.describe(self.options.image, answer.exit_code, answer.stderr))
+        raise SandboxError(engine.start_failure(self.options.image, answer.exit_code, answer.stderr))
 
     async def _guard(self) -> None:
         """Start the supervisor of the container."""

@@ -89,15 +89,14 @@ class Scoring:
         try:
             async with asyncio.timeout(seconds) as limit:
                 clock = self._clock = _Clock(limit)
-                try:
-                    yield
-                finally:
-                    self._clock = None
+                yield
         except TimeoutError as error:
             if not limit.expired():
                 raise
             used = clock.cut or clock.in_programs >= seconds / 2
             raise ScoringTimeout(f"scoring took longer than {seconds:g} s", in_programs=used) from error
+        finally:
+            self._clock = None
 
     def not_counted(self) -> contextlib.AbstractContextManager[None]:
         """Stop the clock, if there is one."""
