@@ -27,10 +27,9 @@ from agent_sandbox.confined.files import read_answer
 from agent_sandbox.confined.network_relays import NetworkRelays
 from agent_sandbox.confined.relay import IDLE_SECONDS, MAX_CONNECTIONS
 from agent_sandbox.podman import engine, kept
-from agent_sandbox.podman.commands import Commands
+from agent_sandbox.podman.commands import Commands, read_file, write_file
 from agent_sandbox.podman.config import PodmanConfig, PodmanRuntimeInfo
 from agent_sandbox.podman.container import Container, ContainerOptions
-from agent_sandbox.podman.files import read_file, write_file
 from agent_sandbox.provisioning import provisioned
 from agent_sandbox.toolbox.kept_files import KeptFiles
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
