@@ -11,7 +11,6 @@ from agent_sandbox.conformance.promises import Broken, NotAsked, Subject, peer, 
 from agent_sandbox.verifiers_040 import backend_of
 
 _GATEWAYS = "print(*(l.split()[2] for l in open('/proc/net/route') if l.split()[1] == '00000000'))"
-_ANYWHERE = ("1.1.1.1", "169.254.169.254")
 
 
 @contextlib.asynccontextmanager
@@ -70,7 +69,7 @@ async def no_network(subject: Subject) -> None:
         raise NotAsked("its configuration has no `allow`")
     async with host_server() as endpoint, host_server("0.0.0.0") as anywhere, subject.box(allow=[]) as box:
         await _require_local(box)
-        hosts = [*await gateways(box), socket.gethostbyname(socket.gethostname()), *_ANYWHERE]
+        hosts = [*await gateways(box), socket.gethostbyname(socket.gethostname()), "1.1.1.1", "169.254.169.254"]
         url = box.host_url(f"http://127.0.0.1:{endpoint}/")
         await backend_of(box).prepare_execution([url])
         for host in hosts:

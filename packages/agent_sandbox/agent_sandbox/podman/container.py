@@ -29,7 +29,6 @@ from agent_sandbox.podman import engine, left_behind
 logger = logging.getLogger("verifiers.v1.agent_sandbox.podman")
 
 _ATTEMPTS = 4
-_PAUSE_S = 0.2
 _SUPERVISOR_TIMEOUT_S = 60.0
 """It takes 30 ms, or as long as a machine with many rollouts too many makes it wait."""
 _REMOVE_TIMEOUT_S = 60.0
@@ -100,7 +99,7 @@ class Container:
             if attempt == _ATTEMPTS or not engine.is_passing(answer.stderr):
                 break
             await engine.call("rm", "--force", "--volumes", "--ignore", self.name)
-            await asyncio.sleep(_PAUSE_S * attempt)
+            await asyncio.sleep(0.2 * attempt)
         raise SandboxError(engine.start_failure(self.options.image, answer.exit_code, answer.stderr))
 
     async def _guard(self) -> None:

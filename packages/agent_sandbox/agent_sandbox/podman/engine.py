@@ -19,7 +19,6 @@ from verifiers.v1.utils.aio import run_shielded
 from agent_sandbox.confined.output import PipeReader
 from agent_sandbox.confined.process import pipes
 
-_GRACE_S = 10.0
 _IMAGE = (
     r"image not known|initializing source|did not resolve to an alias|no such image|manifest unknown"
     r"|unable to copy from source|invalid reference format"
@@ -80,7 +79,7 @@ async def finish(process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE_S):
+            async with asyncio.timeout(10.0):
                 await process.wait()
 
 
