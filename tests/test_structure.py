@@ -26,7 +26,7 @@ IN_THE_SANDBOX = ("mathverdict", "supervisor")
 READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.tables")
 SANDBOX_FLOOR = [
     f"agent_sandbox.{name}"
-    for name in ("verifiers_040", "provisioning", "programs", "file_lock", "surrogates", "errors", "at_exit")
+    for name in ("verifiers_040", "provisioning", "programs", "file_lock", "surrogates", "at_exit")
 ]
 FLOORS = {
     "agent_sandbox.verifiers_040": set[str](),

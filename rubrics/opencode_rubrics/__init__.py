@@ -1,8 +1,7 @@
 """Rubrics that score inside a sandbox."""
 
-from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.toolbox.bounded_file import FileState
-from agent_sandbox.toolbox.checked_run import run_checked
+from agent_sandbox.toolbox.checked_run import require_alive, run_checked
 from agent_sandbox.toolbox.command import CommandResult, run_command
 from agent_sandbox.toolbox.files import SandboxFileError, read_file, upload_bundle, upload_content, upload_file
 from agent_sandbox.toolbox.workdir import in_workdir, work_directory, workdir_of

@@ -1,6 +1,6 @@
 """What keeps a rubric from giving a verdict: never a score."""
 
-from agent_sandbox.errors import ScoringError as ScoringError
+from agent_sandbox.toolbox.scoring import ScoringError as ScoringError
 
 
 class JudgeError(ScoringError):

@@ -18,8 +18,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from agent_sandbox.programs import program_argv
-from agent_sandbox.toolbox.alive import require_alive
-from agent_sandbox.toolbox.checked_run import run_checked
+from agent_sandbox.toolbox.checked_run import require_alive, run_checked
 from agent_sandbox.toolbox.pieces import send_in_pieces
 from agent_sandbox.toolbox.processes import TrustedSystem, end_agent, others_held
 from agent_sandbox.toolbox.workdir import in_workdir

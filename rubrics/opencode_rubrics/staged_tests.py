@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.archives import unpack_new
 from agent_sandbox.toolbox.command import CommandResult, run_command
-from agent_sandbox.toolbox.packed_directory import unpack_new
 from agent_sandbox.toolbox.processes import TrustedSystem
 from agent_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
 from agent_sandbox.verifiers_040 import lift_network

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.alive import require_alive
+from agent_sandbox.toolbox.checked_run import require_alive
 from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import Field, model_validator

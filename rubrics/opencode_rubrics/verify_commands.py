@@ -9,7 +9,7 @@ import logging
 from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.alive import require_alive
+from agent_sandbox.toolbox.checked_run import require_alive
 from agent_sandbox.toolbox.command import CommandResult, run_command
 from agent_sandbox.toolbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
 from agent_sandbox.toolbox.workdir import workdir_of

@@ -10,9 +10,8 @@ import pytest
 from agent_sandbox.confined.supervisor import container_supervisor, processes
 from agent_sandbox.conformance.promises import LIST_PROCESSES, runs
 from agent_sandbox.podman import PodmanRuntime
-from agent_sandbox.podman.arguments import ContainerOptions
 from agent_sandbox.podman.commands import Commands
-from agent_sandbox.podman.container import Container
+from agent_sandbox.podman.container import Container, ContainerOptions
 from verifiers.v1.errors import SandboxError
 
 from tests.support.child import child

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from agent_sandbox.confined import Bind
 from agent_sandbox.podman import PodmanBackend, PodmanConfig, PodmanRuntime, is_ours, provision_podman
-from agent_sandbox.podman.arguments import ContainerOptions, run_arguments
-from agent_sandbox.podman.start_failure import describe, is_passing
+from agent_sandbox.podman.container import ContainerOptions, run_arguments
+from agent_sandbox.podman.engine import is_passing
+from agent_sandbox.podman.engine import start_failure as describe
 from agent_sandbox.provisioning import provisioned
 from agent_sandbox.verifiers_040 import supports_users
 from opencode_env.conformance.forked import Forked

@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from agent_sandbox.prime import PrimeLimits, Turns, provision_prime, start_record
+from agent_sandbox.prime import PrimeLimits, Turns, provision_prime
 from agent_sandbox.prime import runtime as runtime_module
+from agent_sandbox.prime import turns as turns_module
 from agent_sandbox.prime.errors import SandboxGatewayError
-from agent_sandbox.prime.start_record import StartRecord
+from agent_sandbox.prime.turns import StartRecord
 from prime_sandboxes.core import client as sdk
 from verifiers.v1.runtimes import PrimeConfig, SubprocessConfig, limiters
 
@@ -35,7 +36,7 @@ async def rollout(turns: Turns, config: PrimeConfig, until_done: asyncio.Event |
 async def test_no_more_sandboxes_live_at_once_than_there_are_places(
     api: PrimeApi, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_record, "_WORTH_SAYING_S", 0.01)
+    monkeypatch.setattr(turns_module, "_WORTH_SAYING_S", 0.01)
     room, done = Turns(PrimeLimits(max_sandboxes=2)), asyncio.Event()
     with caplog.at_level(logging.INFO):
         rollouts = [asyncio.ensure_future(rollout(room, PrimeConfig(), done)) for _ in range(3)]

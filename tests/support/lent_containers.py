@@ -18,8 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from agent_sandbox.podman import PodmanBackend
-from agent_sandbox.podman.arguments import ContainerOptions
-from agent_sandbox.podman.container import Container
+from agent_sandbox.podman.container import Container, ContainerOptions
 
 from tests.support.processes import alive
 

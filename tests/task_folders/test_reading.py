@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from agent_sandbox.toolbox.packed_directory import pack_directory
+from agent_sandbox.toolbox.archives import pack_directory
 from agent_sandbox.verifiers_040 import asked_network
 from opencode_env.taskset import DatasetError, OpenCodeTaskData
 

@@ -13,13 +13,13 @@ from agent_sandbox.lazy_names import lazy_names
 if TYPE_CHECKING:
     from agent_sandbox.confined.backend import ConfinedBackend
     from agent_sandbox.podman import PodmanBackend
-    from agent_sandbox.prime.backend import OwnedPrimeBackend
+    from agent_sandbox.prime.runtime import OwnedPrimeBackend
 
 __all__ = ["ConfinedBackend", "OwnedPrimeBackend", "PodmanBackend"]
 
 _MODULES = {
     "ConfinedBackend": "agent_sandbox.confined.backend",
-    "OwnedPrimeBackend": "agent_sandbox.prime.backend",
+    "OwnedPrimeBackend": "agent_sandbox.prime.runtime",
     "PodmanBackend": "agent_sandbox.podman",
 }
 

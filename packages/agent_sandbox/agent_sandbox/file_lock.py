@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-_POLL_SECONDS = 0.05
-
 
 def private_directory(path: Path) -> Path:
     """Make `path`, with its parents, if it is missing; only this user may pass a directory that is made here."""
@@ -55,7 +53,7 @@ async def locked_async(path: Path) -> AsyncIterator[None]:
         fd = try_lock(path)
         if fd is not None:
             break
-        await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(0.05)
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.alive import require_alive
+from agent_sandbox.toolbox.checked_run import require_alive
 from agent_sandbox.verifiers_040 import start_process
 from verifiers.v1.utils.aio import run_shielded
 

@@ -16,7 +16,7 @@ from inspect import isawaitable
 from typing import Any, Protocol, runtime_checkable
 
 from agent_sandbox.prime.errors import SandboxEndedError
-from agent_sandbox.toolbox.alive import require_alive
+from agent_sandbox.toolbox.checked_run import require_alive
 from verifiers.v1.errors import HarnessError, RolloutError, SandboxError, TaskError
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.trace import ModelCall

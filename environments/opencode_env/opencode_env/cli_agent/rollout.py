@@ -12,7 +12,7 @@ context variable.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from agent_sandbox.prime.start_record import StartRecord
+from agent_sandbox.prime.turns import StartRecord
 from agent_sandbox.toolbox.scoring import Scoring, attach, attached
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.harness import HarnessSession

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 import verifiers.v1 as vf
 from agent_sandbox.surrogates import whole_text
-from agent_sandbox.toolbox.agent_code import COMMAND
+from agent_sandbox.toolbox.agent_programs import COMMAND
 from opencode_rubrics.any_rubric import OWN_RUBRICS
 from opencode_rubrics.code.forms import test_columns
 from pydantic import JsonValue, ValidationError

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.packed_directory import unpack_into
+from agent_sandbox.toolbox.archives import unpack_into
 from agent_sandbox.toolbox.workdir import makes_workdir
 from opencode_rubrics import (
     AnswerConfig,

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_sandbox.podman import engine, left_behind, start_failure
+from agent_sandbox.podman import engine, left_behind
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
@@ -90,7 +90,7 @@ def _arguments(backend: BackendServerConfig, file: BackendFile, directory: Path,
 async def _listening(backend: BackendServerConfig, name: str, arguments: list[str]) -> HttpContainer:
     answer = await engine.call("run", "--detach", *arguments)
     if answer.exit_code != 0:
-        described = start_failure.describe(str(backend.docker_image), answer.exit_code, answer.stderr)
+        described = engine.start_failure(str(backend.docker_image), answer.exit_code, answer.stderr)
         raise ToolsetError(f"tool backend {backend.backend_name_ref!r}: {described}")
     port = await engine.call("port", name, f"{backend.container_port}/tcp")
     address = port.stdout.strip().splitlines()

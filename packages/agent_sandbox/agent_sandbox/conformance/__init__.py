@@ -5,7 +5,6 @@ runtimes are these checks, and what only they promise.
 """
 
 from agent_sandbox.conformance import commands, files, isolation, limits, network  # noqa: F401 - they register theirs
-from agent_sandbox.conformance.promises import PROMISES, Broken, NotAsked, Promise
-from agent_sandbox.conformance.subject import Subject
+from agent_sandbox.conformance.promises import PROMISES, Broken, NotAsked, Promise, Subject
 
 __all__ = ["PROMISES", "Broken", "NotAsked", "Promise", "Subject"]

@@ -17,7 +17,6 @@ _MOST_SECONDS = 300.0
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's options."""
     parser = argparse.ArgumentParser("python -m agent_sandbox.conformance", description=__doc__.partition(": ")[2])
     parser.add_argument(
         "runtime",

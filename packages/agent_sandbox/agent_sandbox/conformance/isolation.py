@@ -5,7 +5,6 @@ import contextlib
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import verifiers.v1 as vf
 from verifiers.v1.errors import SandboxError
 
 from agent_sandbox.conformance.promises import (
+    Subject,
     peer,
     promise,
     require,
@@ -22,7 +22,6 @@ from agent_sandbox.conformance.promises import (
     until,
     unused_seconds,
 )
-from agent_sandbox.conformance.subject import Subject
 
 _PLACES = ("here", "/tmp/{}", "/dev/shm/{}", "/var/tmp/{}", "/run/{}")
 _WRITABLE = (
@@ -32,26 +31,18 @@ _WRITABLE = (
 _EACH = 'printf "%s\\n" "$2" | while read -r d; do {} && echo "$d"; done'
 
 
-@contextlib.contextmanager
-def variable_of_the_host(value: str) -> Iterator[str]:
-    """The name of a variable of this process."""
-    name = f"SECRET_{uuid.uuid4().hex}"
-    os.environ[name] = value
-    try:
-        yield name
-    finally:
-        del os.environ[name]
-
-
 @promise(
     "Nothing of this process's environment comes in, where providers' keys are",
     change="start the sandbox, and what runs commands in it, with an empty environment",
 )
 async def the_hosts_environment(subject: Subject) -> None:
     secret = uuid.uuid4().hex
-    with variable_of_the_host(secret):
+    os.environ[f"SECRET_{secret}"] = secret
+    try:
         async with subject.box() as box:
             seen = await shell(box, "env; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'")
+    finally:
+        del os.environ[f"SECRET_{secret}"]
     require(secret not in seen.stdout, "a command sees a variable of this process")
 
 

@@ -2,18 +2,13 @@
 
 from typing import Any
 
-from agent_sandbox.conformance.promises import NotAsked, program, promise, require, require_python, shell
-from agent_sandbox.conformance.subject import Subject
+from agent_sandbox.conformance.promises import NotAsked, Subject, program, promise, require, require_python, shell
 
 _PROCESSES = 100
-_MEMORY: dict[str, Any] = {"max_memory": "256MiB", "memory": 0.25}
-_PROCESS_LIMITS: dict[str, Any] = {"max_processes": _PROCESSES, "run_options": [f"--pids-limit={_PROCESSES}"]}
-_DISK: dict[str, Any] = {"max_disk": "32MiB"}
-_TAKE_MEMORY = "(python3 -c 'x = bytearray(1 << 30)') & wait $!; echo $?; echo alive"
 _FILL_DISK = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); head -c 1M /dev/zero >f$i || exit 3; done"
 
 
-def limited(subject: Subject, options: dict[str, Any]) -> dict[str, Any]:
+def limited(subject: Subject, **options: Any) -> dict[str, Any]:
     """The option that the runtime has for a limit (`NotAsked`: it has none of these)."""
     for name, value in options.items():
         if subject.has(name):
@@ -26,9 +21,9 @@ def limited(subject: Subject, options: dict[str, Any]) -> dict[str, Any]:
     change="bound the memory of all processes together (a control group), and kill the largest, not the sandbox",
 )
 async def memory(subject: Subject) -> None:
-    async with subject.box(**limited(subject, _MEMORY)) as box:
+    async with subject.box(**limited(subject, max_memory="256MiB", memory=0.25)) as box:
         await require_python(box)
-        result = await shell(box, _TAKE_MEMORY)
+        result = await shell(box, "(python3 -c 'x = bytearray(1 << 30)') & wait $!; echo $?; echo alive")
         require(result.stdout.split() == ["137", "alive"], f"1 GB with a limit of 256 MiB: {result}")
         require((await box.run(["true"], {})).exit_code == 0, "nothing runs in the sandbox any more")
 
@@ -38,7 +33,7 @@ async def memory(subject: Subject) -> None:
     change="bound processes by control group or user namespace, and count those of each sandbox apart",
 )
 async def processes(subject: Subject) -> None:
-    limit = limited(subject, _PROCESS_LIMITS)
+    limit = limited(subject, max_processes=_PROCESSES, run_options=[f"--pids-limit={_PROCESSES}"])
     async with subject.box(**limit) as box, subject.box(**limit) as neighbour:
         await require_python(box)
         result = await box.run(program("many_processes.py", "400"), {})
@@ -55,7 +50,7 @@ async def processes(subject: Subject) -> None:
     change="bound the files of a sandbox (a quota, a file system of its own, or a watch)",
 )
 async def disk(subject: Subject) -> None:
-    async with subject.box(**limited(subject, _DISK)) as box:
+    async with subject.box(**limited(subject, max_disk="32MiB")) as box:
         result = await shell(box, _FILL_DISK)
         require(result.exit_code != 0, "2 GB were written with a limit of 32 MiB")
         again = await shell(box, "rm -f f*; echo x >x; cat x")

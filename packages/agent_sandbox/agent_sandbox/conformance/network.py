@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator
 
 import verifiers.v1 as vf
 
-from agent_sandbox.conformance.promises import NotAsked, peer, promise, require, require_python, until
-from agent_sandbox.conformance.subject import Subject
+from agent_sandbox.conformance.promises import Broken, NotAsked, Subject, peer, promise, require, require_python, until
 from agent_sandbox.verifiers_040 import backend_of
 
 _GATEWAYS = "print(*(l.split()[2] for l in open('/proc/net/route') if l.split()[1] == '00000000'))"
-_ANYWHERE = ("1.1.1.1", "169.254.169.254")
 
 
 @contextlib.asynccontextmanager
@@ -71,7 +69,7 @@ async def no_network(subject: Subject) -> None:
         raise NotAsked("its configuration has no `allow`")
     async with host_server() as endpoint, host_server("0.0.0.0") as anywhere, subject.box(allow=[]) as box:
         await _require_local(box)
-        hosts = [*await gateways(box), socket.gethostbyname(socket.gethostname()), *_ANYWHERE]
+        hosts = [*await gateways(box), socket.gethostbyname(socket.gethostname()), "1.1.1.1", "169.254.169.254"]
         url = box.host_url(f"http://127.0.0.1:{endpoint}/")
         await backend_of(box).prepare_execution([url])
         for host in hosts:
@@ -105,9 +103,7 @@ async def exposed_ports(subject: Subject) -> None:
         writer.close()
         await writer.wait_closed()
         require(said == b"inside", f"it answered {said!r}")
-    try:
+    with contextlib.suppress(OSError):
         _, writer = await asyncio.open_connection(host, int(port))
-    except OSError:
-        return
-    writer.close()
-    require(False, f"{url} is still open")
+        writer.close()
+        raise Broken(f"{url} is still open")

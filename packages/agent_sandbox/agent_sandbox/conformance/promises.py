@@ -1,27 +1,72 @@
-"""What a promise is, and what its checks share."""
+"""What a promise is, of what it is asked, and what its checks share."""
 
 import asyncio
+import contextlib
 import inspect
 import os
 import time
 import uuid
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import verifiers.v1 as vf
-from verifiers.v1.runtimes import ProgramResult
+from pydantic import TypeAdapter
+from verifiers.v1.runtimes import ProgramResult, RuntimeConfig, provision_runtime
 
-from agent_sandbox.conformance.subject import Subject
 from agent_sandbox.programs import program_text
+from agent_sandbox.provisioning import provisioned
 
 PATIENCE_SECONDS = 300.0
 """After so long a condition counts as never met: far more than it takes anywhere, as only a failure waits for it."""
 
-Check = Callable[[Subject], Awaitable[None]]
-
 LIST_PROCESSES = "for p in /proc/[0-9]*; do tr '\\0\\n' '  ' <$p/cmdline; echo; done"
 """A shell command that prints the command line of every process in the sandbox, each in one line."""
+
+_OURS = {"confined": "agent_sandbox.ConfinedBackend", "podman": "agent_sandbox.PodmanBackend"}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A runtime: `confined`, `podman`, a type that verifiers knows, or the import path of a backend."""
+
+    runtime: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of its configuration, for every sandbox."""
+
+    @property
+    def backend(self) -> Any:
+        """The class at the import path; None for a type of verifiers'.
+
+        Raises:
+            ImportError: there is no such module.
+            AttributeError: the module has no such class.
+        """
+        module, dot, name = _OURS.get(self.runtime, self.runtime).rpartition(".")
+        return getattr(import_module(module), name) if dot else None
+
+    def config(self, **more: Any) -> Any:
+        """The configuration of one sandbox (a `ValidationError`: verifiers knows no such type, or it has no such
+        options)."""
+        options = {**self.options, **more}
+        if self.backend is not None:
+            return self.backend.config_class(**options)
+        return TypeAdapter(RuntimeConfig).validate_python({"type": self.runtime, **options})
+
+    def has(self, option: str) -> bool:
+        """Whether its configuration has this option."""
+        return option in type(self.config()).model_fields
+
+    def box(self, **more: Any) -> AbstractAsyncContextManager[vf.Runtime]:
+        """A started sandbox, which is removed on exit."""
+        config = self.config(**more)
+        return provision_runtime(config) if self.backend is None else provisioned(self.backend(config))
+
+
+Check = Callable[[Subject], Awaitable[None]]
 
 
 class Broken(Exception):
@@ -103,14 +148,10 @@ def peer(*operands: str) -> list[str]:
 def host_pids_of(words: str) -> list[int]:
     """The host's processes whose command line holds `words`; its arguments are separated by NUL."""
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                line = Path("/proc", name, "cmdline").read_bytes()
-            except OSError:
-                continue
-            if words.encode() in line:
-                found.append(int(name))
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):
+            if pid != os.getpid() and words.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
     return found
 
 

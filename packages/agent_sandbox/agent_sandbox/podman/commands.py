@@ -1,22 +1,88 @@
-"""Commands of one container: started, collected, and ended with all that they started."""
+"""Commands of one container, ended with all that they started; and its files, which commands read and write.
 
+Invariant: of the image's own `sh`, `head` and `cat`, or whatever program stands under those names, the host takes no
+more than it asked for, and waits for nothing but a regular file.
+"""
+
+import asyncio
 import contextlib
 import os
+import signal
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
+from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.confined.process import pipes
+from agent_sandbox.confined.files import READ_LIMIT_BYTES
+from agent_sandbox.confined.process import BoundedOutput, PipedProcess, pipes
 from agent_sandbox.confined.supervisor.processes import COMMAND_VARIABLE
 from agent_sandbox.podman import engine
 from agent_sandbox.podman.container import Container
-from agent_sandbox.podman.process import PodmanProcess, end_command
+from agent_sandbox.programs import program_argv
 
 _BACKGROUND = 'log=$1; shift; exec "$@" >"$log" 2>&1 </dev/null'
-_LOCAL = ("localhost", "127.0.0.1")
+
+
+class PodmanProcess(PipedProcess):
+    """One command of a container with its stdin open.
+
+    Exit codes are those of `podman exec`: 128 and the signal's number for a signal, 127 and 126 for a program that is
+    missing or not executable, with the reason on stderr.
+
+    Args:
+        command: its identity, by which the supervisor finds what it started.
+        client: the `podman exec` that was started for it.
+        fds: our ends of stdin, stdout, stderr; owned from now on.
+    """
+
+    def __init__(
+        self, container: Container, command: str, client: asyncio.subprocess.Process, fds: tuple[int, int, int]
+    ) -> None:
+        super().__init__(fds)
+        self._container = container
+        self._command = command
+        self._client = client
+
+    async def wait(self) -> int:
+        code = await self._client.wait()
+        if code != 0:
+            self._container.require_alive("a process of it was waited for")
+        return code
+
+    async def poll(self) -> int | None:
+        return self._client.returncode
+
+    async def terminate(self) -> None:
+        """Send SIGTERM to the process and everything it started."""
+        if self._client.returncode is None:
+            await self._container.channel.request("signal", self._command, str(int(signal.SIGTERM)))
+
+    async def kill(self) -> None:
+        """Kill the process and everything it started; nothing of it is left on return."""
+        if self._client.returncode is None:
+            await run_shielded(end_command(self._container, self._command, self._client))
+
+    async def release(self) -> None:
+        """End the `podman exec` of a process that is over or whose container is gone, and its streams; idempotent."""
+        await engine.finish(self._client)
+        self.close()
+
+
+async def end_command(container: Container, command: str, client: asyncio.subprocess.Process) -> None:
+    """Kill everything that a command started, and its `podman exec`, which may be about to start it."""
+    for _ in range(30):
+        with contextlib.suppress(SandboxError):  # the container may be gone
+            await container.channel.request("end", command)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await client.wait()
+                return
+    await engine.finish(client)
+    with contextlib.suppress(SandboxError):
+        await container.channel.request("end", command)
 
 
 def without_proxy(env: Mapping[str, str], image_env: Mapping[str, str]) -> dict[str, str]:
@@ -25,7 +91,7 @@ def without_proxy(env: Mapping[str, str], image_env: Mapping[str, str]) -> dict[
     if not any(name.lower().endswith("_proxy") and name.lower() != "no_proxy" for name in seen):
         return dict(env)
     named = [entry.strip() for name in ("NO_PROXY", "no_proxy") for entry in seen.get(name, "").split(",")]
-    exceptions = ",".join(dict.fromkeys(entry for entry in (*named, *_LOCAL) if entry))
+    exceptions = ",".join(dict.fromkeys(entry for entry in (*named, "localhost", "127.0.0.1") if entry))
     return {**env, "NO_PROXY": exceptions, "no_proxy": exceptions}
 
 
@@ -86,3 +152,55 @@ class Commands:
         processes, self._processes = self._processes, []
         for process in processes:
             await process.release()
+
+
+async def read_file(commands: Commands, path: str, max_bytes: int | None, user: str | None) -> bytes:
+    """Return the first `max_bytes` bytes of a regular file, or all of it if that is at most `READ_LIMIT_BYTES`."""
+    limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
+    process = await commands.open(program_argv("read_file.sh", path, str(limit)), {}, user, interactive=False)
+    code, data, error = await _exchange(process, b"", limit)
+    if code != 0 and len(data) <= limit:
+        raise SandboxError(f"read {path!r}: {error}")
+    if max_bytes is None and len(data) > READ_LIMIT_BYTES:
+        raise SandboxError(f"read {path!r}: over {READ_LIMIT_BYTES} bytes; give max_bytes")
+    return data[:limit]
+
+
+async def write_file(commands: Commands, path: str, data: bytes, user: str | None) -> None:
+    """Write the regular file at `path`, or the one that a symlink there leads to; make its parents."""
+    process = await commands.open(program_argv("write_file.sh", path), {}, user)
+    code, _, error = await _exchange(process, data, 0)
+    if code != 0:
+        raise SandboxError(f"write {path!r}: {error}")
+
+
+async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[int, bytes, str]:
+    """Feed `data` to a process; its exit code, its output and the end of its stderr. A process that prints more than
+    `limit` bytes is ended there, and `limit` + 1 of them are returned."""
+    output = bytearray()
+    error = BoundedOutput(limit_bytes=3000)
+
+    async def feed() -> None:
+        with contextlib.suppress(OSError):  # it ended without reading all, and its exit code says why
+            await process.write(data)
+        process.close_stdin()
+
+    async def collect() -> None:
+        async for chunk in process.stdout:
+            output.extend(chunk[: limit + 1 - len(output)])
+            if len(output) > limit:
+                await process.kill()
+                return
+
+    async def collect_error() -> None:
+        async for chunk in process.stderr:
+            error.feed(chunk)
+
+    try:
+        await asyncio.gather(feed(), collect(), collect_error())
+        return await process.wait(), bytes(output), error.text().strip()
+    except BaseException:
+        await process.kill()
+        raise
+    finally:
+        await process.release()

@@ -7,9 +7,7 @@ if AFTER_0_4_0:
 
     from pydantic import model_validator
     from verifiers.v1.configs.runtime import CustomRuntimeConfig, NetworkPolicyConfig
-    from verifiers.v1.runtimes import CustomRuntimeInfo
-
-    PodmanRuntimeInfo = CustomRuntimeInfo
+    from verifiers.v1.runtimes import CustomRuntimeInfo as PodmanRuntimeInfo
 
     class PodmanConfig(CustomRuntimeConfig, NetworkPolicyConfig):
         """A podman container on this machine."""

@@ -14,23 +14,43 @@ import socket
 import subprocess
 import threading
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes.base import parse_gpu
 
+from agent_sandbox.confined import Bind
 from agent_sandbox.confined.arguments import HERE
 from agent_sandbox.confined.channel import Channel
 from agent_sandbox.confined.interpreter import base_python
-from agent_sandbox.podman import engine, left_behind, start_failure
-from agent_sandbox.podman.arguments import ContainerOptions, run_arguments
+from agent_sandbox.podman import engine, left_behind
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.podman")
 
 _ATTEMPTS = 4
-_PAUSE_S = 0.2
 _SUPERVISOR_TIMEOUT_S = 60.0
 """It takes 30 ms, or as long as a machine with many rollouts too many makes it wait."""
 _REMOVE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class ContainerOptions:
+    """What one container is: of the seat's configuration, and of the environment."""
+
+    image: str
+    workdir: str
+    cpu: float | None = None
+    """Cores; None: no limit."""
+    memory: float | None = None
+    """GB; None: no limit."""
+    gpu: str | None = None
+    restricted: bool = False
+    """Whether it loses its network when the agent starts."""
+    binds: tuple[Bind, ...] = ()
+    """Host files and directories that it sees, read-only."""
+    run_options: tuple[str, ...] = ()
+    """Further options of `podman run`."""
 
 
 class Container:
@@ -60,11 +80,13 @@ class Container:
             self.hosts.chmod(0o644)
         self._created = True
         self.id = (await self._run())[:12]
-        self.pid = pid = int((self._directory / "pid").read_text())
+        self.pid = int((self._directory / "pid").read_text())
         try:
-            self._process_one = os.pidfd_open(pid)
-            await self._guard(pid)
-            self.image_env = _environment(pid)
+            self._process_one = os.pidfd_open(self.pid)
+            await self._guard()
+            settings = Path(f"/proc/{self.pid}/environ").read_bytes().split(b"\0")
+            pairs = (os.fsdecode(setting).partition("=") for setting in settings if setting)
+            self.image_env = {name: value for name, _, value in pairs}
         except (OSError, SandboxError) as error:
             raise SandboxError(f"the container of image {self.options.image!r} cannot be used: {error}") from error
 
@@ -74,18 +96,19 @@ class Container:
             answer = await engine.call(*run_arguments(self.options, self.name, self._directory))
             if answer.exit_code == 0:
                 return answer.stdout.strip()
-            if attempt == _ATTEMPTS or not start_failure.is_passing(answer.stderr):
+            if attempt == _ATTEMPTS or not engine.is_passing(answer.stderr):
                 break
             await engine.call("rm", "--force", "--volumes", "--ignore", self.name)
-            await asyncio.sleep(_PAUSE_S * attempt)
-        raise SandboxError(start_failure.describe(self.options.image, answer.exit_code, answer.stderr))
+            await asyncio.sleep(0.2 * attempt)
+        raise SandboxError(engine.start_failure(self.options.image, answer.exit_code, answer.stderr))
 
-    async def _guard(self, pid: int) -> None:
-        """Start the supervisor for the container whose process 1 is `pid`."""
+    async def _guard(self) -> None:
+        """Start the supervisor of the container."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel = Channel(ours, self._describe_loss)
+        lost = f"container {self.name} or its supervisor is gone: killed from outside, or stopped"
+        self._channel = Channel(ours, lambda: lost)
         with theirs:
-            self._supervisor = _start_supervisor(theirs.fileno(), pid, self.options.workdir)
+            self._supervisor = _start_supervisor(theirs.fileno(), self.pid, self.options.workdir)
         try:
             async with asyncio.timeout(_SUPERVISOR_TIMEOUT_S):
                 await self._channel.ready
@@ -118,9 +141,6 @@ class Container:
         if not self.lives:
             gone = f"is gone while {doing}: removed or killed from outside, or out of memory"
             raise SandboxError(f"container {self.name} {'is not started' if self._channel is None else gone}")
-
-    def _describe_loss(self) -> str:
-        return f"container {self.name} or its supervisor is gone: killed from outside, or stopped"
 
     def close_channel(self) -> None:
         """Fail what is pending and let the supervisor end; idempotent, on the event loop."""
@@ -181,7 +201,27 @@ def _start_supervisor(control_fd: int, pid: int, workdir: str) -> "subprocess.Po
     )
 
 
-def _environment(pid: int) -> dict[str, str]:
-    settings = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    pairs = (os.fsdecode(setting).partition("=") for setting in settings if setting)
-    return {name: value for name, _, value in pairs}
+def run_arguments(options: ContainerOptions, name: str, directory: Path) -> list[str]:
+    """Arguments that start a container which waits for its commands; the `directory` holds what belongs to it on the
+    host: `pid` afterwards and, if restricted, `hosts`."""
+    # SIGKILL, because a `sleep` that is process 1 ignores everything else and a removal would wait ten seconds for it.
+    arguments = ["run", "--detach", "--name", name, "--network", "bridge", "--http-proxy=false"]
+    arguments += ["--stop-signal", "KILL", "--stop-timeout", "0", "--pidfile", str(directory / "pid")]
+    if options.restricted:
+        # podman would write its own file anew when the network goes.
+        arguments += ["--no-hosts", "--volume", f"{directory / 'hosts'}:/etc/hosts:ro"]
+    if options.cpu is not None:
+        arguments += ["--cpus", f"{options.cpu:g}"]
+    if options.memory is not None:
+        arguments += ["--memory", f"{options.memory:g}g"]
+    for index in range(parse_gpu(options.gpu)[1]):
+        arguments += ["--device", f"nvidia.com/gpu={index}"]
+    for bind in options.binds:
+        arguments += ["--mount", _mount(bind)]
+    return [*arguments, *options.run_options, "--entrypoint", "sleep", options.image, "infinity"]
+
+
+def _mount(bind: Bind) -> str:
+    """The value of `--mount`, which is one line of CSV."""
+    fields = ("type=bind", f"source={bind.source}", f"target={bind.target}", "readonly", "relabel=shared")
+    return ",".join('"' + field.replace('"', '""') + '"' if set(field) & set(',"') else field for field in fields)

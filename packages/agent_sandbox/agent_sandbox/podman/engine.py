@@ -1,4 +1,4 @@
-"""One call of the `podman` program on this machine.
+"""One call of the `podman` program on this machine, and what it means when `podman run` fails.
 
 Invariant: cancelled, a call has ended before the cancellation goes on: asked to first, so that podman leaves its
 storage whole.
@@ -7,9 +7,10 @@ storage whole.
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
@@ -17,7 +18,24 @@ from verifiers.v1.utils.aio import run_shielded
 
 from agent_sandbox.confined.process import PipeReader, pipes
 
-_GRACE_S = 10.0
+_IMAGE = (
+    r"image not known|initializing source|did not resolve to an alias|no such image|manifest unknown"
+    r"|unable to copy from source|invalid reference format"
+)
+_ADVICE = {
+    _IMAGE: "the image is not on this machine and cannot be pulled: name one that `podman pull {image}` fetches or "
+    "that `podman images` lists (--env.agent.runtime.image; a local one is localhost/NAME:TAG)",
+    r"executable file not found|no such file or directory: OCI runtime attempted": "the image holds no `sleep`, as "
+    "which a container waits for its commands: use one with a shell",
+    "setting rlimit": "podman may not raise its limits here: set lower ones in containers.conf, such as [containers] "
+    'default_ulimits=["nofile=1024:1024","nproc=4096:4096"]',
+    "(?i:cgroup)": 'on cgroup v1 podman wants runc: install it and set [engine] runtime="runc" in containers.conf',
+    "": "try the same by hand: podman run --rm {image} true",
+}
+"""By what podman says: the first pattern that is found."""
+_PASSING = re.compile(
+    r"address already in use|database is locked|resource temporarily unavailable|resource busy", re.IGNORECASE
+)
 
 
 async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> asyncio.subprocess.Process:
@@ -37,32 +55,19 @@ async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> as
 
 async def call(*argv: str, end: Callable[[asyncio.subprocess.Process], Awaitable[None]] | None = None) -> ProgramResult:
     """Run `podman` to its end; cancelled, it is ended by `end`, or asked to."""
-    with output_pipes() as (inside, readers):
-        process = await start(argv, subprocess.DEVNULL, *inside)
+    with contextlib.ExitStack() as stack:
+        # Not asyncio's own pipes: podman leaves a monitor behind that may hold the other ends for as long as it likes.
+        (out, stdout), (error, stderr) = pipes(2)
+        for fd in (stdout, stderr):
+            stack.callback(os.close, fd)
+        output, complaint = (stack.enter_context(contextlib.closing(PipeReader(fd))) for fd in (out, error))
+        process = await start(argv, subprocess.DEVNULL, stdout, stderr)
         try:
             code = await process.wait()
         except BaseException:
             await run_shielded((end or finish)(process))
             raise
-        stdout, stderr = (reader.finish() for reader in readers)
-    return ProgramResult(code, stdout, stderr)
-
-
-@contextlib.contextmanager
-def output_pipes() -> Iterator[tuple[tuple[int, int], tuple[PipeReader, PipeReader]]]:
-    """Write ends for a program's stdout and stderr, and what reads them; all are closed on exit.
-
-    Not asyncio's own pipes: podman leaves a monitor behind that may hold the other ends for as long as it likes.
-    """
-    with contextlib.ExitStack() as stack:
-        inside: list[int] = []
-        readers: list[PipeReader] = []
-        for ours, theirs in pipes(2):
-            inside.append(theirs)
-            stack.callback(os.close, theirs)
-            readers.append(PipeReader(ours))
-            stack.callback(readers[-1].close)
-        yield (inside[0], inside[1]), (readers[0], readers[1])
+        return ProgramResult(code, output.finish(), complaint.finish())
 
 
 async def finish(process: asyncio.subprocess.Process) -> None:
@@ -73,5 +78,17 @@ async def finish(process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE_S):
+            async with asyncio.timeout(10.0):
                 await process.wait()
+
+
+def is_passing(stderr: str) -> bool:
+    """Whether the same call may work a moment later: several starts met on the way."""
+    return _PASSING.search(stderr) is not None
+
+
+def start_failure(image: str, exit_code: int, stderr: str) -> str:
+    """The message of the error when `podman run` failed: what that means, and what to change."""
+    advice = next(advice for pattern, advice in _ADVICE.items() if re.search(pattern, stderr)).format(image=image)
+    said = stderr.strip()[-800:]
+    return f"podman run of image {image!r} failed (exit code {exit_code}): {said}; {advice}"

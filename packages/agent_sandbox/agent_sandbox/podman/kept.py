@@ -29,14 +29,14 @@ async def keep_files(container: Container, folder: Path, before: Path | None, mo
         mounts = _mounts(container.pid)
         roots = [path for path, writable in mounts.items() if writable]
         changed = await _changed(container, list(mounts))
-        async with _program(container, "list_and_send.py", json.dumps(roots), "[]") as process:
+        with _program(container, "list_and_send.py", json.dumps(roots), "[]") as process:
             kept = await keep(process, folder, before, most, changed)
         return kept, time.monotonic() - begun
 
 
 async def put_files(container: Container, folder: Path) -> None:
     """Make what such a folder holds, in a container in which nothing has run yet."""
-    async with _program(container, "put_files.py") as process:
+    with _program(container, "put_files.py") as process:
         await put(process, folder)
 
 
@@ -58,9 +58,8 @@ async def _changed(container: Container, mounts: list[str]) -> dict[str, bool]:
         raise NotKept(f"podman does not tell what has changed: {answer.stderr.strip()[-200:]}")
     said = json.loads(answer.stdout or "{}")
     found = {path: kind == "deleted" for kind in ("changed", "added", "deleted") for path in said.get(kind) or ()}
-    return {
-        path: found[path] for path in sorted(found) if not f"{path}/".startswith(tuple(f"{one}/" for one in mounts))
-    }
+    mounted = tuple(f"{one}/" for one in mounts)
+    return {path: found[path] for path in sorted(found) if not f"{path}/".startswith(mounted)}
 
 
 def _mounts(pid: int) -> dict[str, bool]:
@@ -76,8 +75,6 @@ def _mounts(pid: int) -> dict[str, bool]:
     return found
 
 
-@contextlib.asynccontextmanager
-async def _program(container: Container, name: str, *operands: str) -> AsyncIterator[ConfinedProcess]:
-    """One of our programs, which the container's supervisor runs on its files."""
-    with contextlib.closing(ConfinedProcess(container.channel, "program", program_text(name), *operands)) as process:
-        yield process  # which ends with its streams
+def _program(container: Container, name: str, *operands: str) -> contextlib.closing[ConfinedProcess]:
+    """One of our programs, which the container's supervisor runs on its files, and which ends with its streams."""
+    return contextlib.closing(ConfinedProcess(container.channel, "program", program_text(name), *operands))

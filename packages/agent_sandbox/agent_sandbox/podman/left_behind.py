@@ -11,8 +11,6 @@ from pathlib import Path
 
 from agent_sandbox.at_exit import run_at_exit
 
-_SCRIPT = Path(__file__).with_suffix(".sh")
-
 
 def make_directory(container: str) -> Path:
     """Make the directory of the container with this name, `vf-` and what has no hyphen."""
@@ -25,5 +23,5 @@ def make_directory(container: str) -> Path:
 def _prefix() -> str:
     """The beginning of the names of this process's directories; starts the shell (once, 1 ms)."""
     prefix = f"{tempfile.gettempdir()}/vf-podman-{uuid.uuid4().hex}-"
-    run_at_exit(["/bin/sh", str(_SCRIPT), prefix])
+    run_at_exit(["/bin/sh", str(Path(__file__).with_suffix(".sh")), prefix])
     return prefix

@@ -27,11 +27,9 @@ from agent_sandbox.confined.files import read_answer
 from agent_sandbox.confined.network_relays import NetworkRelays
 from agent_sandbox.confined.relay import IDLE_SECONDS, MAX_CONNECTIONS
 from agent_sandbox.podman import engine, kept
-from agent_sandbox.podman.arguments import ContainerOptions
-from agent_sandbox.podman.commands import Commands
+from agent_sandbox.podman.commands import Commands, read_file, write_file
 from agent_sandbox.podman.config import PodmanConfig, PodmanRuntimeInfo
-from agent_sandbox.podman.container import Container
-from agent_sandbox.podman.files import read_file, write_file
+from agent_sandbox.podman.container import Container, ContainerOptions
 from agent_sandbox.provisioning import provisioned
 from agent_sandbox.toolbox.kept_files import KeptFiles
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
@@ -60,9 +58,20 @@ class PodmanBackend(RuntimeBackend):
 
     def __init__(self, config: PodmanConfig, name: str | None = None, binds: Sequence[Bind] = ()) -> None:
         super().__init__(name)
-        self.config = config.model_copy(update={"workdir": config.workdir or DEFAULT_WORKDIR})
+        workdir = config.workdir or DEFAULT_WORKDIR
+        self.config = config.model_copy(update={"workdir": workdir})
         self.info: Any = PodmanRuntimeInfo(**self.config.model_dump())
-        self.container = self.container_class(_options(self.config, tuple(binds)))
+        options = ContainerOptions(
+            image=config.image,
+            workdir=workdir,
+            cpu=config.cpu,
+            memory=config.memory,
+            gpu=config.gpu,
+            restricted=config.network_restricted,
+            binds=tuple(binds),
+            run_options=tuple(getattr(config, "run_options", ())),  # verifiers' own configuration in 0.4.0 has none
+        )
+        self.container = self.container_class(options)
         self._commands = Commands(self.container)
         self._relays: NetworkRelays | None = None
         self._cut_from: list[str] = []
@@ -180,9 +189,8 @@ def is_ours(config: RuntimeConfig) -> TypeIs[PodmanConfig]:
 
     Filtering it by name takes the runtime that verifiers 0.4.0 has, with its proxy and its image of network tools.
     """
-    if not isinstance(config, PodmanConfig) or sys.platform != "linux":
-        return False
-    return not config.network_restricted or not config.allow
+    whole_or_none = isinstance(config, PodmanConfig) and not (config.network_restricted and config.allow)
+    return whole_or_none and sys.platform == "linux"
 
 
 def provision_podman(
@@ -190,19 +198,6 @@ def provision_podman(
 ) -> AbstractAsyncContextManager[PodmanRuntime]:
     """Start a container and remove it on exit, whatever happens; arguments as of `PodmanBackend`."""
     return provisioned(PodmanBackend(config, binds=binds), env)
-
-
-def _options(config: PodmanConfig, binds: tuple[Bind, ...]) -> ContainerOptions:
-    return ContainerOptions(
-        image=config.image,
-        workdir=config.workdir or DEFAULT_WORKDIR,
-        cpu=config.cpu,
-        memory=config.memory,
-        gpu=config.gpu,
-        restricted=config.network_restricted,
-        binds=binds,
-        run_options=tuple(getattr(config, "run_options", ())),  # verifiers' own configuration in 0.4.0 has none
-    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from prime_sandboxes import Sandbox, SandboxClient
 
-from agent_sandbox.prime import delete_sandboxes, list_sandboxes
 from agent_sandbox.prime.errors import SDK_ERRORS, reason_of
-from agent_sandbox.prime.left_behind import OURS, platform
+from agent_sandbox.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
 
 PROG = "opencode-sandboxes"
 _OK, _FAILED, _WRONG_USE = 0, 1, 2

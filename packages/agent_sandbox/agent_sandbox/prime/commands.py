@@ -20,7 +20,6 @@ from verifiers.v1.utils.aio import run_shielded
 
 from agent_sandbox.prime import errors
 from agent_sandbox.prime.errors import SDK_ERRORS, SandboxAccessError, SandboxEndedError, SandboxGatewayError, kind_of
-from agent_sandbox.prime.repeated import repeated
 from agent_sandbox.programs import program_argv
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.prime")
@@ -42,7 +41,6 @@ _SILENCE_S = 120.0
 """How long a sandbox may not be reached before its rollout is given up."""
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 _END_TIMEOUT_S = 20
-_OVER = ("TERMINATED", "ERROR", "TIMEOUT")
 
 
 class Place(Protocol):
@@ -92,7 +90,7 @@ async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], us
     process = None
     try:
         try:
-            process = await _opened(place, [_directory(name), str(OUTPUT_BYTES), *argv], env, user)
+            process = await _opened(place, name, argv, env, user)
             return await _printed(process)
         except (*SDK_ERRORS, UnclearEndError) as error:
             logger.info("prime sandbox %s: the stream of a command was lost: %s", place.sandbox_id, error)
@@ -105,19 +103,16 @@ async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], us
         raise
 
 
-def _directory(name: str) -> str:
-    return f"/tmp/.vf-run-{name}"
-
-
-async def _opened(place: Place, arguments: Sequence[str], env: dict[str, str], user: str | None) -> Any:
-    """The process of a `remote_run.sh`, which runs.
+async def _opened(place: Place, name: str, words: Sequence[str], env: dict[str, str], user: str | None) -> Any:
+    """The process of a `remote_run.sh`, which runs the command `name`, or waits for its end.
 
     Raises:
         APIError: it could not be started, as far as anybody here knows.
     """
-    command = shlex.join(program_argv("remote_run.sh", *arguments))
+    directory = f"/tmp/.vf-run-{name}"
+    command = shlex.join(program_argv("remote_run.sh", directory, str(OUTPUT_BYTES), *words))
     if len(command.encode()) > _LINE_BYTES:
-        script = f"{arguments[0]}.sh"
+        script = f"{directory}.sh"
         await place.client.upload_bytes(place.sandbox_id, script, command.encode(), filename="command.sh")
         command = f"sh {script}"
     return await place.client.open_process(place.sandbox_id, command, place.workdir, env, user)
@@ -186,9 +181,7 @@ async def _found_again(place: Place, name: str, user: str | None, lost: Exceptio
         if kind_of(last) is SandboxAccessError:
             raise errors.no_access(last) from last
         try:
-            return await _printed(
-                await _opened(place, [_directory(name), str(OUTPUT_BYTES), f"wait={_WAIT_S}"], {}, user)
-            )
+            return await _printed(await _opened(place, name, [f"wait={_WAIT_S}"], {}, user))
         except UnclearEndError as error:
             if str(error) == "running":
                 silent_since, tries = loop.time(), 0
@@ -198,7 +191,6 @@ async def _found_again(place: Place, name: str, user: str | None, lost: Exceptio
             last = error
         except SDK_ERRORS as error:
             last = error
-        if not isinstance(last, UnclearEndError):
             await _require_living(place, last)
         if loop.time() - silent_since > _SILENCE_S:
             unclear = isinstance(last, UnclearEndError)  # which the way here brings about for moments only
@@ -238,9 +230,9 @@ async def _require_living(place: Place, error: Exception) -> None:
         if kind_of(refusal) is SandboxAccessError or errors.http_status(refusal) in errors.NO_ACCESS:
             raise errors.no_access(refusal) from error
         return
-    if sandbox.status in _OVER:
+    if sandbox.status in errors.OVER:
         reason = sandbox.error_type or sandbox.status
-        kind = errors.ended_by(reason)
+        kind = errors.SandboxMemoryError if reason == "OOM_KILLED" else SandboxEndedError
         raise kind(f"prime sandbox {place.sandbox_id} ended ({reason}) while a command ran") from error
 
 
@@ -249,7 +241,7 @@ async def _end(place: Place, mark: str) -> None:
     command = shlex.join(program_argv("remote_end.sh", mark))
     try:
         async with asyncio.timeout(_END_TIMEOUT_S):
-            code = await repeated(lambda: _code_of(place, command))
+            code = await errors.repeated(lambda: _code_of(place, command))
     except (*SDK_ERRORS, SandboxError, KilledError) as error:
         logger.warning("prime sandbox %s: a command could not be ended: %s", place.sandbox_id, error)
         return

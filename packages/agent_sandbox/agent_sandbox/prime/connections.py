@@ -12,10 +12,9 @@ from weakref import WeakSet
 import httpx
 from prime_sandboxes import AsyncSandboxClient
 
-from agent_sandbox.prime.errors import surely_refused
-from agent_sandbox.prime.start_record import StartRecord
+from agent_sandbox.prime.errors import TOO_MANY, surely_refused
+from agent_sandbox.prime.turns import StartRecord
 
-TOO_MANY = 429
 _MOST_KEPT = 200
 """Connections that stay open while they are idle, as the SDK has it."""
 

@@ -1,13 +1,15 @@
-"""What Prime says went wrong, as errors that retry rules can tell apart by their type.
+"""What Prime says went wrong, as errors that retry rules can tell apart by their type, and what is tried again.
 
 The SDK raises for each its own, or one general error whose cause is the HTTP answer; verifiers wraps either in a
-`SandboxError`. Which of them an agent can bring about at will, `agent_error` says.
+`SandboxError`. Which of them an agent can bring about at will, `agent_can_cause` says.
 """
 
+import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from json import JSONDecodeError
+from typing import TypeVar
 
 import httpx
 from prime_sandboxes import (
@@ -21,9 +23,9 @@ from prime_sandboxes import (
 from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
 
-_OVER = ("TERMINATED", "ERROR", "TIMEOUT")
-_OUT_OF_MEMORY = "OOM_KILLED"
-_REFUSED, _PAYMENT, _TIMEOUT, _TOO_MANY, _SERVER = 400, 402, 408, 429, 500
+OVER = ("TERMINATED", "ERROR", "TIMEOUT")
+"""What the platform calls a sandbox that is over."""
+_REFUSED, _PAYMENT, _TIMEOUT, TOO_MANY, _SERVER = 400, 402, 408, 429, 500
 NO_ACCESS = (401, 403)
 _SAID = re.compile(r"\bHTTP (\d{3})\b")
 SDK_ERRORS = (APIError, RuntimeError, OSError, JSONDecodeError, ValidationError)
@@ -32,7 +34,10 @@ platform's, such as a proxy's page, are of whoever reads it."""
 _CONNECT = re.compile(r"RPC failed \((unavailable|deadline_exceeded|internal|aborted|unknown|not_found)\)")
 _DENIED = re.compile(r"RPC failed \((unauthenticated|permission_denied)\)")
 _FULL = re.compile(r"\bHTTP (507\b|5\d\d\b.*no space left on device)", re.IGNORECASE | re.DOTALL)
+_PAUSES_S = (0.5, 2.0)
 _KEY = "the key, or its team, is not let in: set PRIME_API_KEY or run `prime login`, and PRIME_TEAM_ID for a team's"
+
+ResultT = TypeVar("ResultT")
 
 
 class SandboxAccessError(SandboxError):
@@ -78,11 +83,6 @@ def chain(error: BaseException) -> Iterator[BaseException]:
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
 
 
-def ended_by(reason: str) -> type[SandboxError]:
-    """The error of a sandbox that ended under its rollout, by what the platform calls the reason."""
-    return SandboxMemoryError if reason == _OUT_OF_MEMORY else SandboxEndedError
-
-
 def http_status(error: BaseException) -> int | None:
     """The HTTP status that is behind an error of the SDK's; None when no answer is."""
     for one in chain(error):
@@ -101,26 +101,25 @@ def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxErro
         starting: whether the sandbox was not yet up, so that no agent can have ended it.
     """
     for one in chain(error):
+        said = str(one) if isinstance(one, APIError) else ""
         if isinstance(one, SandboxError) and type(one) is not SandboxError:
             return type(one)
         if isinstance(one, PaymentRequiredError):
             return SandboxQuotaError
-        if isinstance(one, APIError) and _FULL.search(str(one)):
+        if _FULL.search(said):
             return SandboxDiskError
-        if isinstance(one, UnauthorizedError) or (isinstance(one, APIError) and _DENIED.search(str(one))):
+        if isinstance(one, UnauthorizedError) or _DENIED.search(said):
             return SandboxAccessError
         if isinstance(one, SandboxImagePullError):
             return SandboxImageError
         if isinstance(one, SandboxOOMError):
             return SandboxNotReadyError if starting else SandboxMemoryError
         if isinstance(one, SandboxNotRunningError):
-            return SandboxEndedError if not starting and one.status in _OVER else SandboxNotReadyError
-        if isinstance(one, httpx.TransportError | TimeoutError | JSONDecodeError) or (
-            isinstance(one, APIError) and _CONNECT.search(str(one))
-        ):
+            return SandboxEndedError if not starting and one.status in OVER else SandboxNotReadyError
+        if isinstance(one, httpx.TransportError | TimeoutError | JSONDecodeError) or _CONNECT.search(said):
             return SandboxGatewayError
     status = http_status(error)
-    if status is not None and (status in (_TIMEOUT, _TOO_MANY) or status >= _SERVER):
+    if status is not None and (status in (_TIMEOUT, TOO_MANY) or status >= _SERVER):
         return SandboxGatewayError
     if status in NO_ACCESS:
         return SandboxAccessError
@@ -156,3 +155,16 @@ def reason_of(error: Exception) -> str:
 def surely_refused(status: int) -> bool:
     """Whether a request for a sandbox that was answered with this HTTP status made none: the platform said no."""
     return _REFUSED <= status < _SERVER and status != _TIMEOUT
+
+
+async def repeated(request: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """The answer to a request that does no harm when it is repeated, at the latest to its third try; an error of the
+    SDK, or a `SandboxError` that wraps one, if it failed otherwise than for want of a sound answer, or to the end."""
+    for pause in _PAUSES_S:
+        try:
+            return await request()
+        except (*SDK_ERRORS, SandboxError) as error:
+            if kind_of(error) is not SandboxGatewayError:
+                raise
+        await asyncio.sleep(pause)
+    return await request()

@@ -11,7 +11,6 @@ from agent_sandbox.prime.errors import reason_of
 
 OURS = "opencode-env"
 """The label of every sandbox that an environment of ours asked for."""
-_PAGE = 100
 _AT_ONCE = 100
 _ANSWER_S = 30.0
 """For one answer. The SDK says as much of itself, and then waits without end (0.5.1)."""
@@ -49,7 +48,7 @@ def list_sandboxes(client: SandboxClient, labels: Sequence[str]) -> list[Sandbox
     found: list[Sandbox] = []
     page = 1
     while True:
-        answer = client.list(labels=list(labels) or None, page=page, per_page=_PAGE, exclude_terminated=True)
+        answer = client.list(labels=list(labels) or None, page=page, per_page=100, exclude_terminated=True)
         found += (one for one in answer.sandboxes if set(labels) <= set(one.labels))  # they may be somebody else's
         if not answer.has_next or not answer.sandboxes:
             return found

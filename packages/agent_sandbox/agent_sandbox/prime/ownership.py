@@ -13,20 +13,18 @@ import logging
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import Any
 
 from prime_sandboxes import APIError, CreateSandboxRequest, SandboxClient
 
 from agent_sandbox.prime.connections import recorded
-from agent_sandbox.prime.errors import SandboxAccessError, http_status, kind_of, reason_of
+from agent_sandbox.prime.errors import SandboxAccessError, http_status, kind_of, reason_of, repeated
 from agent_sandbox.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
-from agent_sandbox.prime.repeated import repeated
-from agent_sandbox.prime.start_record import StartRecord
+from agent_sandbox.prime.turns import StartRecord
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.prime")
 
-_GONE = 404
-_UP = "RUNNING"
 _FIRST_LOOK_S = 1.0
 """No sandbox is up within less; the SDK looks at once, then after 1 s, 1.5 s, … more."""
 _DELETION_S = 30.0
@@ -171,7 +169,7 @@ class OwnedClient:
         record.created_at = time.monotonic()
         record.seconds["create"] = record.created_at - started - (record.waited["refused"] - refused)
         own.id = sandbox.id
-        self._up = sandbox.status == _UP
+        self._up = sandbox.status == "RUNNING"
         return sandbox
 
     async def wait_for_creation(self, sandbox_id: str, **options: Any) -> None:
@@ -201,7 +199,7 @@ class OwnedClient:
                     await self._client.delete(sandbox_id)
                 break
             except Exception as error:  # noqa: BLE001 - whatever it is, the sandbox lives on
-                if http_status(error) == _GONE:
+                if http_status(error) == HTTPStatus.NOT_FOUND:
                     break
                 if pause is None or kind_of(error) is SandboxAccessError:
                     report_left(sandbox_id, self._ownership, reason_of(error))

@@ -1,4 +1,6 @@
-"""Our Prime runtime. The private parts of verifiers' own that it stands on are here and nowhere else: `_client`.
+"""Our Prime runtime, which other environments name by `--env.agent.runtime.type custom` and its import path.
+
+The private parts of verifiers' own that it stands on are here and nowhere else: `_client`.
 
 Invariant: whoever asks the platform for a sandbox deletes it, also when the answer was lost, the caller is cancelled or
 the event loop is gone. Only a process that is killed, or that SIGTERM ends before any handler of its own, leaves one,
@@ -9,32 +11,32 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, RuntimeProcess
 
 from agent_sandbox.prime.commands import agent_can_cause, run_command
-from agent_sandbox.prime.connections import TOO_MANY, prepare
-from agent_sandbox.prime.errors import SDK_ERRORS, classified, http_status
+from agent_sandbox.prime.connections import prepare
+from agent_sandbox.prime.errors import SDK_ERRORS, TOO_MANY, classified, http_status, repeated
 from agent_sandbox.prime.ownership import OwnedClient, Ownership
-from agent_sandbox.prime.repeated import repeated
-from agent_sandbox.prime.start_record import StartRecord
-from agent_sandbox.prime.turns import taken_turn
+from agent_sandbox.prime.turns import PrimeLimits, StartRecord, taken_turn
 from agent_sandbox.provisioning import provisioned
-from agent_sandbox.verifiers_040 import PrimeBackend, Runtime
+from agent_sandbox.verifiers_040 import CustomRuntimeConfig, PrimeBackend, Runtime
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.prime")
 
-_WRAPPED = "_owned_client"
 _PAUSES_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 """Between requests for a sandbox that was refused for now; the SDK has waited 10 and 30 s by itself before each."""
 _MINUTE_S, _TIMES, _ANSWER_S = 60.0, 3, 30
 """A sandbox is asked for something so many times within the time after which it counts as idle."""
+_SPARE_S = 900.0
+"""For its start, for cleanup hooks and for its deletion."""
 
 
 class PrimeSandboxBackend(PrimeBackend):
@@ -46,10 +48,12 @@ class PrimeSandboxBackend(PrimeBackend):
         name: for messages and labels; random and unique by default.
     """
 
+    _owned_client: OwnedClient | None = None
+
     def __init__(
         self, config: PrimeConfig, lifetime: int, record: StartRecord | None = None, name: str | None = None
     ) -> None:
-        super().__init__(config, name)
+        super().__init__(config.model_copy(update={"creates_per_min": None}), name)  # it has had its turn
         self.record = StartRecord() if record is None else record
         self.ownership = Ownership(self.name, lifetime)
         self._keeping_alive: asyncio.Task[None] | None = None
@@ -57,16 +61,14 @@ class PrimeSandboxBackend(PrimeBackend):
     @property  # type: ignore[override,unused-ignore]  # a plain attribute there
     def _client(self) -> OwnedClient | None:
         """Where verifiers keeps the SDK's client, which all runtimes of an event loop share."""
-        wrapped: OwnedClient | None = self.__dict__.get(_WRAPPED)
-        return wrapped
+        return self._owned_client
 
     @_client.setter
     def _client(self, client: Any) -> None:
-        if client is None:
-            self.__dict__[_WRAPPED] = None
-            return
-        prepare(client, self.record.limits.max_connections)
-        self.__dict__[_WRAPPED] = OwnedClient(client, self.ownership, self.record)
+        self._owned_client = None
+        if client is not None:
+            prepare(client, self.record.limits.max_connections)
+            self._owned_client = OwnedClient(client, self.ownership, self.record)
 
     @property
     def client(self) -> OwnedClient:
@@ -170,6 +172,36 @@ class PrimeSandbox(Runtime):
         return agent_can_cause(error)
 
 
+class OwnedPrimeConfig(PrimeConfig, CustomRuntimeConfig):
+    """verifiers' options of a Prime sandbox, and ours."""
+
+    type: Literal["custom"] = "custom"  # type: ignore[assignment]  # "prime" there
+    import_path: str = "agent_sandbox.OwnedPrimeBackend"
+    """What makes it."""
+    lifetime_minutes: int = 24 * 60
+    """Minutes after which the platform ends it, should this process be killed; -1 is never."""
+    limits: PrimeLimits = PrimeLimits()
+    """What one process may ask of Prime at once; `max_sandboxes` holds in environments of ours only."""
+
+
+class OwnedPrimeBackend(PrimeSandboxBackend):
+    """A Prime sandbox that is deleted whatever happens, for any environment of verifiers after 0.4.0."""
+
+    config_class = OwnedPrimeConfig
+
+    def __init__(self, config: OwnedPrimeConfig, name: str | None = None) -> None:
+        said = {field: getattr(config, field) for field in PrimeConfig.model_fields if field != "type"}
+        self._asked = PrimeConfig(**said)
+        super().__init__(self._asked, config.lifetime_minutes, StartRecord(config.limits), name)
+        self._limits = config.limits
+
+    async def start(self) -> None:
+        """Wait for its turn, have a sandbox and wait until it is up."""
+        self.record = await taken_turn(self._asked, None)
+        self.record.limits = self._limits
+        await super().start()
+
+
 def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
     """The same signal to a process, refused as an error of its kind."""
 
@@ -190,6 +222,16 @@ async def provision_prime(
     """Have a Prime sandbox and delete it on exit, whatever happens; `record` is the turn of its rollout, the rest as of
     `PrimeSandboxBackend`."""
     record = await taken_turn(config, record)
-    unlimited = config.model_copy(update={"creates_per_min": None})  # it had its turn
-    async with provisioned(PrimeSandboxBackend(unlimited, lifetime, record), env) as box:
+    async with provisioned(PrimeSandboxBackend(config, lifetime, record), env) as box:
         yield box
+
+
+def lifetime_minutes(stages: Sequence[float | None]) -> int:
+    """Whole minutes, or -1, Prime's word for no limit, when a stage may take for ever.
+
+    Args:
+        stages: seconds that each stage of a rollout may take. None is a stage without a limit: an hour is added for
+            it. `inf` is one that was given no limit on purpose.
+    """
+    seconds = _SPARE_S + sum(3600.0 if stage is None else stage for stage in stages)
+    return math.ceil(seconds / 60) if math.isfinite(seconds) else -1

@@ -13,8 +13,7 @@ from typing import Protocol, runtime_checkable
 import verifiers.v1 as vf
 
 from agent_sandbox.programs import program_argv
-from agent_sandbox.toolbox.alive import require_alive
-from agent_sandbox.toolbox.checked_run import OUT_OF_TIME, run_checked, run_for
+from agent_sandbox.toolbox.checked_run import OUT_OF_TIME, require_alive, run_checked, run_for
 from agent_sandbox.toolbox.container_engine import engine_of
 
 _READ_TIMEOUT = 30.0

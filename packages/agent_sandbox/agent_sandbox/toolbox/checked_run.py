@@ -1,5 +1,9 @@
 """Runs a program of ours in the sandbox: for a limited time, with its failure told from the sandbox's end.
 
+Container engines report a vanished container as an ordinary non-zero exit. Before a failure is blamed on the policy,
+one bounded probe decides whether there is still a sandbox to blame it on. Of a local container its engine is asked,
+because an agent that is root inside can have replaced whatever would be run there.
+
 Invariant: it returns only what an accepted exit code says. Everything else is an error that begins with what failed,
 and it is a `vf.SandboxError` whenever the sandbox itself is gone. What is kept of a program's output is bounded while
 it streams, in every sandbox of this machine. verifiers' local containers collect whatever comes, so there the engine's
@@ -15,16 +19,33 @@ from collections.abc import Collection, Mapping, Sequence
 import verifiers.v1 as vf
 from verifiers.v1.utils.aio import run_shielded
 
-from agent_sandbox.toolbox.alive import is_alive
+from agent_sandbox.toolbox.container_engine import engine_of
 from agent_sandbox.verifiers_040 import exec_command
 
 OUT_OF_TIME = 124
 """The exit code of a program that did not end in its time, as of `timeout`."""
-_TAIL_CHARS = 500
 LIMIT_BYTES = 8 << 20
 """The most that is kept of each stream; a program that prints more is given up, with the exit code of a SIGKILL."""
 _KILLED = 137
 _CHUNK_BYTES = 1 << 16
+
+
+async def is_alive(runtime: vf.Runtime) -> bool:
+    """Whether the sandbox still runs; one that gives no answer in 30 seconds does not."""
+    engine = engine_of(runtime)
+    if engine is not None:
+        return await engine.is_running()
+    try:
+        async with asyncio.timeout(30.0):
+            return bool(await runtime.alive())
+    except TimeoutError:
+        return False
+
+
+async def require_alive(runtime: vf.Runtime, doing: str) -> None:
+    """Return if the sandbox still runs, else raise a `SandboxError` that says what was `doing`."""
+    if not await is_alive(runtime):
+        raise vf.SandboxError(f"sandbox {runtime.name!r} is gone while {doing}")
 
 
 async def run_for(
@@ -80,7 +101,7 @@ async def run_checked(
         raise vf.SandboxError(f"sandbox {runtime.name!r} is gone: {failure}")
     if answered:
         return result
-    said = (result.stderr.strip() or result.stdout.strip())[-_TAIL_CHARS:]
+    said = (result.stderr.strip() or result.stdout.strip())[-500:]
     message = f"{failure} (exit code {result.exit_code})" + (f": {said}" if said else "")
     raise error(f"{message}; {advice}" if advice else message)
 
@@ -96,18 +117,17 @@ async def _collected(command: Sequence[str]) -> vf.ProgramResult:
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        try:
-            async with asyncio.TaskGroup() as group:
-                heads = [group.create_task(_head(stream)) for stream in (process.stdout, process.stderr)]
-            result = vf.ProgramResult(await process.wait(), heads[0].result(), heads[1].result())
-        except* TooMuchOutput:
-            result = vf.ProgramResult(_KILLED, "", f"ended because it printed over {LIMIT_BYTES} bytes")
-        return result
+        async with asyncio.TaskGroup() as group:
+            heads = [group.create_task(_head(stream)) for stream in (process.stdout, process.stderr)]
+        result = vf.ProgramResult(await process.wait(), heads[0].result(), heads[1].result())
+    except* TooMuchOutput:
+        result = vf.ProgramResult(_KILLED, "", f"ended because it printed over {LIMIT_BYTES} bytes")
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await run_shielded(_reaped(process))
+    return result
 
 
 async def _reaped(process: asyncio.subprocess.Process) -> None:

@@ -17,8 +17,7 @@ import verifiers.v1 as vf
 from pydantic import JsonValue
 
 from agent_sandbox.programs import program_argv
-from agent_sandbox.toolbox.alive import require_alive
-from agent_sandbox.toolbox.checked_run import run_for
+from agent_sandbox.toolbox.checked_run import require_alive, run_for
 from agent_sandbox.toolbox.scoring import scoring_of
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.toolbox.command")

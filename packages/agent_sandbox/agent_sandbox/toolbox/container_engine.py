@@ -16,9 +16,6 @@ import verifiers.v1 as vf
 
 from agent_sandbox.verifiers_040 import engine_program
 
-_ENGINES = ("docker", "podman")
-_SECONDS = 30.0
-
 
 @dataclass(frozen=True)
 class ContainerEngine:
@@ -32,7 +29,7 @@ class ContainerEngine:
         argv = [self.program, "inspect", "--format", "{{.State.Running}}", self.container]
         try:
             done = await asyncio.to_thread(
-                subprocess.run, argv, capture_output=True, timeout=_SECONDS, stdin=subprocess.DEVNULL
+                subprocess.run, argv, capture_output=True, timeout=30.0, stdin=subprocess.DEVNULL
             )
         except (OSError, subprocess.TimeoutExpired):
             return False
@@ -48,7 +45,7 @@ class ContainerEngine:
 def engine_of(runtime: vf.Runtime) -> ContainerEngine | None:
     """The engine of a container on this machine; None for other sandboxes."""
     program, container = engine_program(runtime), getattr(getattr(runtime, "info", None), "id", None)
-    if program not in _ENGINES or not container:
+    if program not in ("docker", "podman") or not container:
         return None
     return ContainerEngine(program, str(container))
 

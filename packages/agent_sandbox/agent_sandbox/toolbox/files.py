@@ -13,12 +13,10 @@ from pathlib import Path
 
 import verifiers.v1 as vf
 
-from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.toolbox.archives import unpack_archive
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
-from agent_sandbox.toolbox.checked_run import run_checked
+from agent_sandbox.toolbox.checked_run import require_alive, run_checked
 
-DEFAULT_READ_BYTES = 1 << 20
 Content = str | bytes | Path
 """What a file holds: text, which is written as UTF-8; bytes; or a file of this machine, whose executable bit it
 keeps."""
@@ -97,7 +95,7 @@ async def upload_bundle(
     await unpack_archive(runtime, archive, dest_dir, folders, failure=failure, error=error)
 
 
-async def read_file(runtime: vf.Runtime, path: str, max_bytes: int = DEFAULT_READ_BYTES) -> bytes:
+async def read_file(runtime: vf.Runtime, path: str, max_bytes: int = 1 << 20) -> bytes:
     """The content of a regular file that an agent may have made.
 
     Args:

@@ -22,7 +22,6 @@ logger = logging.getLogger("verifiers.v1.agent_sandbox.toolbox.pieces")
 PIECE_BYTES = 8 << 20
 _MISSING = 4
 """The exit code of a join for which pieces are missing."""
-_JOIN_SECONDS = 120.0
 _PAUSES_S = (1.0, 2.0, 4.0, 8.0)
 """Before the missing pieces are sent again; each is up to half shorter or longer, so that not all come back at once."""
 
@@ -41,7 +40,7 @@ async def send_in_pieces(runtime: vf.Runtime, source: Path, target: str, mode: s
         argv = program_argv("join_pieces.sh", target, mode, *sums)
         failure = f"uploading {target} failed"
         started = time.monotonic()
-        joined = await run_checked(runtime, argv, failure, seconds=_JOIN_SECONDS, accepted=(0, _MISSING))
+        joined = await run_checked(runtime, argv, failure, seconds=120.0, accepted=(0, _MISSING))
         checking += time.monotonic() - started
         if joined.exit_code == 0:
             return checking

@@ -18,9 +18,11 @@ from typing import Any
 
 import verifiers.v1 as vf
 
-from agent_sandbox.errors import ScoringError
-
 _STATE = "_opencode_rollout"
+
+
+class ScoringError(vf.TaskError):
+    """Scoring could not be done; the message says what to do. Recorded with the stop `scoring_error`."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,14 @@ class Scoring:
         try:
             async with asyncio.timeout(seconds) as limit:
                 clock = self._clock = _Clock(limit)
-                try:
-                    yield
-                finally:
-                    self._clock = None
+                yield
         except TimeoutError as error:
             if not limit.expired():
                 raise
             used = clock.cut or clock.in_programs >= seconds / 2
             raise ScoringTimeout(f"scoring took longer than {seconds:g} s", in_programs=used) from error
+        finally:
+            self._clock = None
 
     def not_counted(self) -> contextlib.AbstractContextManager[None]:
         """Stop the clock, if there is one."""

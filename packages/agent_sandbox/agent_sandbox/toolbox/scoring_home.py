@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 import verifiers.v1 as vf
 
 from agent_sandbox.programs import program_argv, program_text
-from agent_sandbox.toolbox.agent_code import AgentCode, RunsAgentCode
-from agent_sandbox.toolbox.alive import require_alive
-from agent_sandbox.toolbox.checked_run import run_for
+from agent_sandbox.toolbox.agent_programs import AgentCode, RunsAgentCode
+from agent_sandbox.toolbox.checked_run import require_alive, run_for
 from agent_sandbox.toolbox.own_shell import put_own_shell
 
 VERIFIER_DIRECTORY = "/logs/verifier"

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.packed_directory import pack_directory
+from agent_sandbox.toolbox.archives import pack_directory
 from agent_sandbox.verifiers_040 import network_fields
 from opencode_rubrics.staged_tests import StagedTests, VerifierBox
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from agent_sandbox.programs import program_argv
-from agent_sandbox.toolbox.packed_directory import pack_directory, unpack_new
+from agent_sandbox.toolbox.archives import pack_directory, unpack_new
 from agent_sandbox.toolbox.processes import EndsAgentProcesses
 from agent_sandbox.verifiers_040 import is_this_machine
 from opencode_rubrics import AnyTrace, run_command, upload_bundle, workdir_of
