@@ -12,7 +12,6 @@ from opencode_rubrics.any_rubric import AnyRubricConfig, ThirdPartyConfig
 from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
 from opencode_rubrics.code.problem import CodeTest, CodeTests
 from opencode_rubrics.code_tests import CodeTestsConfig, CodeTestsRubric
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.environment_return import EnvironmentReturnConfig, EnvironmentReturnRubric
 from opencode_rubrics.errors import JudgeError, ScoringError
 from opencode_rubrics.group import RubricGroup, RubricGroupConfig
@@ -21,7 +20,7 @@ from opencode_rubrics.judge_rubric import JudgeRubric, JudgeRubricConfig
 from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfig
 from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_use
 from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, SharedDirectory
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe_tests import SweTestsConfig, SweTestsRubric
 from opencode_rubrics.task_tests import TaskTestsConfig, TaskTestsRubric

@@ -14,9 +14,8 @@ from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
 from agent_sandbox.toolbox.workdir import in_workdir
 from pydantic import Field
 
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 MAX_ANSWER_BYTES = 64 * 1024
 

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, JsonValue, SerializeAsAny, model_validator
 
-from opencode_rubrics.config import RubricConfig
-from opencode_rubrics.rubric import Rubric
+from opencode_rubrics.rubric import Rubric, RubricConfig
 
 ENTRY_POINT_GROUP = "opencode_rubrics"
 """Packages announce rubric classes here: `my-rubric = "my_package.rubrics:MyRubric"`."""

@@ -33,10 +33,9 @@ from pydantic import ByteSize, Field, model_validator
 from opencode_rubrics.box_programs import BoxPrograms
 from opencode_rubrics.code.comparison import same_output, same_result
 from opencode_rubrics.code.problem import CodeTest, CodeTests
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, task_field
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
 
 INFO_KEY = "code_tests"
 """Where `trace.info` says what each test did."""

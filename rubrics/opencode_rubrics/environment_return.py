@@ -9,9 +9,8 @@ from typing import Any, Literal
 import verifiers.v1 as vf
 from pydantic import Field
 
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 
 class EnvironmentReturnConfig(RubricConfig):

@@ -8,9 +8,8 @@ from pydantic import Field, model_validator
 from pydantic_config import BaseConfig
 
 from opencode_rubrics.any_rubric import AnyRubricConfig
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import live_rubric, register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, SharedDirectory
 
 
 class RubricMember(BaseConfig):

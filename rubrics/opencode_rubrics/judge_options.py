@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.configs.client import BaseClientConfig
 
-from opencode_rubrics.config import RubricConfig
+from opencode_rubrics.rubric import RubricConfig
 
 _PLACEHOLDERS = ("{question}", "{reference}", "{answer}")
 

@@ -13,8 +13,7 @@ from typing import Any
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.any_rubric import rubric_class
-from opencode_rubrics.config import RubricConfig
-from opencode_rubrics.rubric import Rubric
+from opencode_rubrics.rubric import Rubric, RubricConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.registry")
 

@@ -14,15 +14,36 @@ from pathlib import Path
 from typing import Any, Generic
 
 import verifiers.v1 as vf
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError, field_serializer
+from pydantic_config import BaseConfig
 from typing_extensions import TypeVar
 from verifiers.v1.errors import boundary
 from verifiers.v1.utils.decorators import discover_decorated, invoke, seed, unseed
 from verifiers.v1.utils.generic import concrete_type
 
-from opencode_rubrics.config import RubricConfig
-
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
+
+
+class RubricConfig(BaseConfig):
+    """Base of all rubric configurations, which name a rubric.
+
+    A task carries this and nothing else of its rubric: tasks are copied and travel between processes, live rubrics do
+    not (see `registry`).
+    """
+
+    type: str = ""
+    """Which rubric scores: one of those that ship, the name of another package's entry point, or `module:Class`. None
+    here: the one that fits the row. An id stays as it was written, so that another process finds the same rubric."""
+
+    @field_serializer("type")
+    def _as_read(self, value: str) -> str:
+        # A subclass that narrows `type` to a literal would warn about the id that somebody else gave its rubric.
+        return value
+
+    def resolved(self) -> "RubricConfig":
+        """The configuration that the rubric itself gets: this one, unless it stands for another."""
+        return self
+
 
 ConfigT = TypeVar("ConfigT", bound=RubricConfig)
 FieldT = TypeVar("FieldT")

@@ -15,10 +15,9 @@ from agent_sandbox.toolbox.processes import end_agent
 from agent_sandbox.toolbox.scoring import scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
 
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, task_field
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
 from opencode_rubrics.swe.grading import Grade, grade, untouched_box
 from opencode_rubrics.swe.meddling import signs_of
 from opencode_rubrics.swe.parsers import decided

@@ -21,11 +21,10 @@ from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import Field, model_validator
 from verifiers.v1.utils.artifacts import Artifact, collect, restore
 
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import Verdict
-from opencode_rubrics.rubric import AnyTrace, Rubric, task_field
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
 from opencode_rubrics.staged_tests import Expected, StagedTests, TestRun, VerifierBox, run_tests
 
 _SECONDS = 300.0

@@ -15,11 +15,10 @@ from agent_sandbox.toolbox.scoring_home import REWARD_PATH, ScoringHome, scoring
 from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import Verdict, read_reward_file
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
 
