@@ -1,5 +1,6 @@
 """Rubrics that score inside a sandbox."""
 
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.toolbox.bounded_file import FileState
 from agent_sandbox.toolbox.checked_run import run_checked
@@ -13,9 +14,9 @@ from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
 from opencode_rubrics.code.problem import CodeTest, CodeTests
 from opencode_rubrics.code_tests import CodeTestsConfig, CodeTestsRubric
 from opencode_rubrics.environment_return import EnvironmentReturnConfig, EnvironmentReturnRubric
-from opencode_rubrics.errors import JudgeError, ScoringError
 from opencode_rubrics.group import RubricGroup, RubricGroupConfig
 from opencode_rubrics.hybrid_math import HybridMathRubric
+from opencode_rubrics.judge import JudgeError
 from opencode_rubrics.judge_rubric import JudgeRubric, JudgeRubricConfig
 from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfig
 from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_use

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.programs import program_text
 from agent_sandbox.toolbox.agent_programs import ProgramBatch, ProgramEnd, ProgramLimits
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
@@ -16,8 +17,6 @@ from agent_sandbox.toolbox.checked_run import run_checked
 from agent_sandbox.toolbox.command import run_command
 from agent_sandbox.toolbox.files import upload_bundle
 from agent_sandbox.toolbox.scoring_home import scoring_home
-
-from opencode_rubrics.errors import ScoringError
 
 _RESULT_BYTES = 256 << 20
 _GRACE_S = 60.0

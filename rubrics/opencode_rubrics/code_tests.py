@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from typing import Literal, Self
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.programs import program_text
 from agent_sandbox.toolbox.agent_programs import (
     AgentPrograms,
@@ -33,7 +34,6 @@ from pydantic import ByteSize, Field, model_validator
 from opencode_rubrics.box_programs import BoxPrograms
 from opencode_rubrics.code.comparison import same_output, same_result
 from opencode_rubrics.code.problem import CodeTest, CodeTests
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
 

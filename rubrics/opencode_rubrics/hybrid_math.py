@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.surrogates import has_lone_surrogate
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
 from agent_sandbox.toolbox.scoring import Scoring, scoring_of
@@ -20,8 +21,7 @@ from mathverdict.verdict import Source
 from pydantic import JsonValue
 from typing_extensions import TypeVar
 
-from opencode_rubrics.errors import JudgeError, ScoringError
-from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge
+from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge, JudgeError
 from opencode_rubrics.math.rules_result import RulesResult
 from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool, usable_cores
 from opencode_rubrics.math_config import HybridMathConfig, MathConfig

@@ -8,13 +8,12 @@ import math
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.surrogates import has_lone_surrogate
 from pydantic import Field, model_validator
 
 from opencode_rubrics.answer import GivenAnswer, given_answer
-from opencode_rubrics.errors import JudgeError, ScoringError
-from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge
-from opencode_rubrics.judge_options import JudgeOptions
+from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge, JudgeError, JudgeOptions
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
 

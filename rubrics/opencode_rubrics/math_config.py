@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from opencode_rubrics.judge_options import JudgeOptions
+from opencode_rubrics.judge import JudgeOptions
 
 
 class MathConfig(JudgeOptions):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.programs import program_argv
 from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.toolbox.checked_run import run_checked
@@ -25,7 +26,6 @@ from agent_sandbox.toolbox.processes import TrustedSystem, end_agent, others_hel
 from agent_sandbox.toolbox.workdir import in_workdir
 from agent_sandbox.verifiers_040 import starts_processes, supports_users
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.hybrid_math import MathRubric, Ruling
 from opencode_rubrics.math.rules_result import RulesResult, rules_result
 from opencode_rubrics.math.scorer import CannotStart, ScorerLost, ScorerRequest, run_scorer

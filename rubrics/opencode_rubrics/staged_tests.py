@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.toolbox.command import CommandResult, run_command
 from agent_sandbox.toolbox.packed_directory import unpack_new
 from agent_sandbox.toolbox.processes import TrustedSystem
@@ -19,7 +20,6 @@ from agent_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
 from agent_sandbox.verifiers_040 import lift_network
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.reward_file import Verdict, read_verdict
 
 _CODES = {126: "which cannot be run", 127: "which was not found"}

@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.toolbox.processes import end_agent
 from agent_sandbox.toolbox.scoring import scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
 from opencode_rubrics.swe.grading import Grade, grade, untouched_box

@@ -15,13 +15,13 @@ from types import SimpleNamespace
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import Field, model_validator
 from verifiers.v1.utils.artifacts import Artifact, collect, restore
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import Verdict
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field

@@ -9,13 +9,13 @@ import logging
 from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.toolbox.command import CommandResult, run_command
 from agent_sandbox.toolbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
 from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import Verdict, read_reward_file
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.verifiers_040 import start_process
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.math.verdict_programs.in_sandbox import READY
 
 _MAX_OUTPUT_BYTES = 8 << 20

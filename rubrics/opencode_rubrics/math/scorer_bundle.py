@@ -17,9 +17,9 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import mathverdict
+from agent_sandbox.errors import ScoringError
 
 from opencode_rubrics.cache import cache_root, make_once
-from opencode_rubrics.errors import ScoringError
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.scorer_bundle")
 

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.toolbox.scoring import Scoring
 from mathverdict.bounded import BROKE_DOWN, DEADLINE_SIGNAL
 from mathverdict.verdict import Source
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.math.rules_result import RulesResult, rules_result
 from opencode_rubrics.math.worker_parent import Worker, WorkerGone, WorkerParent
 

@@ -11,13 +11,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.toolbox.bounded_file import read_bounded
 from agent_sandbox.toolbox.checked_run import run_checked, run_for
 from agent_sandbox.toolbox.command import CommandResult
 from agent_sandbox.toolbox.files import upload_bundle
 from agent_sandbox.toolbox.scoring import BoxOrder, Scoring
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.swe.installation import Installed, install
 from opencode_rubrics.swe.parsers import EXIT_TEST, FAILED, PASSED
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch

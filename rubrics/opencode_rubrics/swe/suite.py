@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
 from agent_sandbox.toolbox.checked_run import run_checked
 from agent_sandbox.toolbox.command import CommandResult, run_command
@@ -19,7 +20,6 @@ from agent_sandbox.toolbox.files import upload_bundle
 from agent_sandbox.verifiers_040 import lift_network
 from pydantic import JsonValue
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.swe.foreign_parsers import parse_elsewhere
 from opencode_rubrics.swe.parsers import BAD, EXIT_TEST, FAILED, GOOD, PARSERS, PASSED, named, short_name
 from opencode_rubrics.swe.problem import SweProblem

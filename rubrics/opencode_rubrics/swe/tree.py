@@ -16,12 +16,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
+from agent_sandbox.errors import ScoringError
 from agent_sandbox.toolbox.alive import require_alive
 from agent_sandbox.toolbox.archives import unpack_archive
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
 from agent_sandbox.toolbox.checked_run import run_checked, run_for
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.swe.programs import argv_of
 
 MAX_LISTING = 64 << 20
