@@ -15,12 +15,11 @@ from opencode_rubrics.code.problem import CodeTest, CodeTests
 from opencode_rubrics.code_tests import CodeTestsConfig, CodeTestsRubric
 from opencode_rubrics.environment_return import EnvironmentReturnConfig, EnvironmentReturnRubric
 from opencode_rubrics.group import RubricGroup, RubricGroupConfig
-from opencode_rubrics.hybrid_math import HybridMathRubric
+from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
 from opencode_rubrics.judge import JudgeError
 from opencode_rubrics.judge_rubric import JudgeRubric, JudgeRubricConfig
-from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfig
 from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_use
-from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
+from opencode_rubrics.remote_hybrid_math import RemoteHybridMathConfig, RemoteHybridMathRubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, SharedDirectory
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe_tests import SweTestsConfig, SweTestsRubric

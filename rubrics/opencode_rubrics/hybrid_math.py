@@ -18,13 +18,12 @@ from agent_sandbox.toolbox.scoring import Scoring, scoring_of
 from agent_sandbox.toolbox.workdir import in_workdir
 from mathverdict.finals import reference_value
 from mathverdict.verdict import Source
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 from typing_extensions import TypeVar
 
-from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge, JudgeError
+from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge, JudgeError, JudgeOptions
 from opencode_rubrics.math.rules_result import RulesResult
 from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool, usable_cores
-from opencode_rubrics.math_config import HybridMathConfig, MathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
 
@@ -32,6 +31,32 @@ INFO_KEY = "math"
 """Where `trace.info` says how the score came about."""
 
 _NONE_ON_THIS = "the judge gives no verdict on this answer, though it gives one on the reference"
+
+
+class MathConfig(JudgeOptions):
+    """What both math rubrics have in common: the rules' limits and the judge behind them, who answers A (right), B
+    (wrong) or C (cannot be told)."""
+
+    timeout_seconds: float = Field(5.0, gt=0, allow_inf_nan=False)
+    """CPU seconds that one answer may cost; beyond them the rules say no ("timed_out")."""
+    max_workers: int | None = Field(None, ge=1)
+    """Worker processes that verify on the host, shared by all rollouts of this process. `None`: one per usable core;
+    more make nothing faster."""
+    max_answer_bytes: int = Field(64 * 1024, ge=1, le=1 << 20)
+    """A larger answer is a 0 ("oversized")."""
+    use_judge_fallback: bool = False
+    """Ask a language model when the rules say no to an answer that is there."""
+
+
+class HybridMathConfig(MathConfig):
+    """Options of `HybridMathRubric`."""
+
+    type: Literal["hybrid-math"] = "hybrid-math"
+    answer_source: Literal["reply", "file"] = "reply"
+    """"reply": the last reply's final box, after any `</think>`. "file": the file at `answer_path`."""
+    answer_path: str = Field("answer.txt", pattern=r"[^/]$")
+    """Path in the sandbox, below the work directory unless it is absolute; for `answer_source = "file"`."""
+
 
 MathConfigT = TypeVar("MathConfigT", bound=MathConfig)
 
