@@ -23,9 +23,9 @@ from pydantic import Field, model_validator
 from verifiers.v1.utils.artifacts import Artifact, collect, restore
 
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.reward_file import Verdict
+from opencode_rubrics.reward_file import Verdict, read_verdict
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
-from opencode_rubrics.staged_tests import Expected, StagedTests, TestRun, VerifierBox, run_tests
+from opencode_rubrics.staged_tests import StagedTests, TestRun, VerifierBox, run_tests
 
 _SECONDS = 300.0
 
@@ -125,7 +125,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         workdir = workdir_of(trace)
         if tests.box is None:
             exposed = task.agent_user in (None, "root", "0")
-            run = await run_tests(runtime, tests, workdir, self._expected, exposed=exposed)
+            run = await run_tests(runtime, tests, workdir, self._read, exposed=exposed)
         else:
             run = await self._run_apart(tests, tests.box, scoring_of(trace), runtime, workdir)
         record = trace.info[INFO_KEY] = run.record()
@@ -142,9 +142,8 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         tests = getattr(task, "tests", None)
         return tests.timeout if isinstance(tests, StagedTests) else 0.0
 
-    @property
-    def _expected(self) -> Expected:
-        return Expected(self.config.reward_key, self.config.reward_min, self.config.reward_max)
+    async def _read(self, runtime: vf.Runtime) -> Verdict:
+        return await read_verdict(runtime, self.config.reward_key, self.config.reward_min, self.config.reward_max)
 
     async def _run_apart(
         self, tests: StagedTests, box: VerifierBox, scoring: Scoring, runtime: vf.Runtime | None, workdir: str
@@ -157,7 +156,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
                     await carry_artifacts(box.artifacts, (runtime, workdir), (apart, there))
                 except ArtifactProblem as error:
                     return TestRun(Verdict(problem=str(error)))
-            return await run_tests(apart, tests, there, self._expected, exposed=False)
+            return await run_tests(apart, tests, there, self._read, exposed=False)
 
     async def _blamed(self, tests: StagedTests, scoring: Scoring, workdir: str, problem: str) -> str:
         """Why the agent is to blame for a missing verdict; a `ScoringError` if it is not, or nobody can say."""
@@ -165,7 +164,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             raise ScoringError(f"the tests gave no verdict: {problem}")
         if tests.box is None:
             async with scoring.spare_box() as copy:
-                again = await run_tests(copy, tests, workdir, self._expected, exposed=False)
+                again = await run_tests(copy, tests, workdir, self._read, exposed=False)
         else:
             again = await self._run_apart(tests, tests.box, scoring, None, workdir)
         if again.verdict.problem:

@@ -17,7 +17,7 @@ from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.reward_file import Verdict, read_reward_file
+from opencode_rubrics.reward_file import read_reward_file
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
@@ -106,7 +106,9 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
     ) -> float:
         """The reward for what the commands did, after the last of them."""
         if self.config.reward_file:
-            written = await self._written(runtime, home)
+            if not home.reward_file:
+                return explained(trace, f"no verify command wrote {REWARD_PATH}")
+            written = await read_reward_file(runtime, self.config.reward_min, self.config.reward_max)
             return explained(trace, written.problem) if written.problem else written.reward
         if home.reward_file:
             # Not the share of commands that pass, either: those that write a reward as a rule always exit 0.
@@ -141,11 +143,6 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
             # A sandbox that died stays dead, so one probe after the last command covers all of them.
             await require_alive(runtime, f"running verify command {failed[0].command!r}")
         return results
-
-    async def _written(self, runtime: vf.Runtime, home: ScoringHome) -> Verdict:
-        if not home.reward_file:
-            return Verdict(problem=f"no verify command wrote {REWARD_PATH}")
-        return await read_reward_file(runtime, self.config.reward_min, self.config.reward_max)
 
     @vf.metric
     async def verify_passed(self, trace: AnyTrace) -> float:

@@ -8,6 +8,7 @@ result: one line of JSON with `nonce` and `state`: "verdict" (with `verdict`), "
 "timed_out", "crashed" (with `reason`) or "no_reference"
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -78,8 +79,6 @@ def read_answer(path: str, max_bytes: int) -> str:
     try:
         # Without O_NONBLOCK a FIFO would be waited for.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise UnusableAnswer("absent") from None
     except OSError:
         raise UnusableAnswer(_why_not_opened(path)) from None
     try:
@@ -93,13 +92,10 @@ def read_answer(path: str, max_bytes: int) -> str:
         os.close(fd)
     if len(data) > max_bytes:
         raise UnusableAnswer("oversized")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise UnusableAnswer("binary") from None
-    if "\0" in text:
-        raise UnusableAnswer("binary")
-    return text
+    with contextlib.suppress(UnicodeDecodeError):
+        if b"\0" not in data:
+            return data.decode("utf-8")
+    raise UnusableAnswer("binary")
 
 
 def _why_not_opened(path: str) -> str:
