@@ -61,11 +61,7 @@ class AnswerRubric(Rubric[AnswerConfig]):
 
     @vf.reward
     async def exact_answer(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """1.0 for the right answer, 0.0 for a wrong, missing or unusable one.
-
-        Raises:
-            TaskError: the task has no answer to compare with.
-        """
+        """1.0 for the right answer, 0.0 for a wrong, missing or unusable one; a `TaskError` if the task has none."""
         expected = getattr(task, "answer", None)
         if not isinstance(expected, str) or not expected.strip():
             raise vf.TaskError('rubric "answer" needs a task with an answer')

@@ -37,11 +37,7 @@ _THIRD_PARTY: Literal["third-party"] = "third-party"
 
 @cache
 def rubric_class(ident: str) -> type[Rubric[Any]]:
-    """The class of the rubric with this id.
-
-    Raises:
-        ValueError: there is none; the message names those that there are.
-    """
+    """The class of the rubric with this id; a `ValueError` that names those that there are if there is none."""
     path = OWN_RUBRICS.get(ident) or (ident if ":" in ident else _announced(ident))
     module, _, attribute = path.partition(":")
     try:

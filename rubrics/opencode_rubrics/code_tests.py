@@ -133,12 +133,8 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
     """
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
-        """Record both rewards with their weights, and the metrics.
-
-        Raises:
-            ScoringError: a test could not be run.
-            TaskError: the task has no code tests.
-        """
+        """Record both rewards with their weights, and the metrics; a `ScoringError` if a test could not be run, a
+        `TaskError` if the task has no code tests."""
         await super().score(task, trace, runtime)
         verdicts = trace.info.get(INFO_KEY)
         if runtime is not None and verdicts is not None:

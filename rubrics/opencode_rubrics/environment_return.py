@@ -27,11 +27,7 @@ class EnvironmentReturnRubric(Rubric[EnvironmentReturnConfig]):
 
     @vf.reward
     async def environment_return(self, trace: AnyTrace) -> float:
-        """The discounted sum of the ledger's rewards.
-
-        Raises:
-            TaskError: the rollout has no ledger.
-        """
+        """The discounted sum of the ledger's rewards; a `TaskError` if the rollout has no ledger."""
         steps = _ledger(trace)["steps"]
         return float(sum(step["reward"] * self.config.discount**index for index, step in enumerate(steps)))
 

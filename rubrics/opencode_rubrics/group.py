@@ -55,11 +55,8 @@ class RubricGroup(Rubric[RubricGroupConfig]):
         return list(dict.fromkeys(found))
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
-        """Record the rewards, with weights multiplied, and the metrics of every member.
-
-        Raises:
-            RolloutError: a member could not score; later members then do not.
-        """
+        """Record the rewards, with weights multiplied, and the metrics of every member; what keeps one from scoring is
+        raised, and later members then do not score."""
         for member, rubric in zip(self.config.members, self.members, strict=True):
             rewards, metrics = trace.rewards, trace.metrics
             trace.rewards, trace.metrics = {}, {}

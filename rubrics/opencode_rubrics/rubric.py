@@ -64,11 +64,8 @@ class SharedDirectory:
 
 
 def task_field(task: vf.TaskData, name: str, kind: type[FieldT], missing: str) -> FieldT:
-    """What a field of a task's data holds, whatever the class of that data and of what it holds.
-
-    Raises:
-        TaskError: it is not of this kind; the message begins with what is `missing`.
-    """
+    """What a field of a task's data holds, whatever the class of that data and of what it holds. A `TaskError` that
+    begins with what is `missing` if it is not of this kind."""
     try:
         return TypeAdapter(kind).validate_python(getattr(task, name, None), from_attributes=True)
     except ValidationError as error:

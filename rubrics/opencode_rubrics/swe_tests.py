@@ -44,12 +44,8 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
 
     @vf.reward
     async def solved(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """The verdict.
-
-        Raises:
-            ScoringError: the suite gives no evidence in an untouched sandbox either.
-            TaskError: the task has no problem of this kind.
-        """
+        """The verdict; a `ScoringError` if the suite gives no evidence in an untouched sandbox either, a `TaskError` if
+        the task has no problem of this kind."""
         problem, workdir, scoring = _problem(task), workdir_of(trace), scoring_of(trace)
         record: dict[str, Any] = {"problem": ""}
         trace.info[INFO_KEY] = record

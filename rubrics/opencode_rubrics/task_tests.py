@@ -59,11 +59,8 @@ class _Place:
 async def carry_artifacts(paths: Sequence[str], origin: tuple[vf.Runtime, str], target: tuple[vf.Runtime, str]) -> None:
     """Put what is at `paths` and below /logs/artifacts in one sandbox at the same paths of another.
 
-    A path that is missing is removed in the other, too. A sandbox is named with its work directory.
-
-    Raises:
-        ArtifactProblem: what the agent left is too large, leads outside, or cannot be read.
-        ScoringError: the other sandbox could not take them.
+    A path that is missing is removed in the other, too. A sandbox is named with its work directory. What the agent left
+    may be an `ArtifactProblem`; that the other sandbox could not take them is a `ScoringError`.
     """
     wanted = [Artifact(source=path, required=False) for path in paths]
     place: Any = _Place(*origin)
@@ -115,12 +112,8 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
 
     @vf.reward
     async def solved(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """The tests' number.
-
-        Raises:
-            ScoringError: the tests give no verdict, not in an untouched copy of the sandbox either.
-            TaskError: the task has no tests.
-        """
+        """The tests' number; a `ScoringError` if they give no verdict, not in an untouched copy of the sandbox either,
+        a `TaskError` if the task has none."""
         tests = task_field(task, "tests", StagedTests, 'rubric "task-tests" needs a task with tests')
         workdir = workdir_of(trace)
         if tests.box is None:

@@ -73,12 +73,8 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
 
     @vf.reward
     async def verify(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """Passed ÷ total of the task's verify commands, or the reward file's number.
-
-        Raises:
-            ScoringError: a verify command runs agent code, which cannot be kept apart from it in this sandbox.
-            TaskError: the task has no verify commands.
-        """
+        """Passed ÷ total of the task's verify commands, or the reward file's number; a `ScoringError` if one runs agent
+        code, which cannot be kept apart from it in this sandbox, a `TaskError` if there are none."""
         plan = _plan(task)
         workdir = self.directory(trace)
         exposed = task.agent_user in (None, "root", "0")

@@ -25,14 +25,8 @@ _ENOUGH = 4
 _DENOMINATORS = (7, 11, 13, 17, 19)
 
 
-@lru_cache(maxsize=256)
-def read(text: str) -> Node:
-    """The tree of a spelled expression.
-
-    Raises:
-        Unparsable: it is not one.
-    """
-    return parse(text)
+read = lru_cache(maxsize=256)(parse)
+"""As `grammar.parse`, for texts that are asked about again."""
 
 
 def equal_trees(gold: Node, given: Node) -> bool:

@@ -19,11 +19,7 @@ _FUNCTION_LETTERS = frozenset("fghFGHP")
 
 
 def parse(text: str) -> Node:
-    """The tree of a spelled expression.
-
-    Raises:
-        Unparsable: it is not an expression, in whole, or is too long.
-    """
+    """The tree of a spelled expression; `Unparsable` if it is not one, in whole, or is too long."""
     tokens = tokens_of(text)
     if not tokens or len(tokens) > _MAX_TOKENS:
         raise Unparsable(text)

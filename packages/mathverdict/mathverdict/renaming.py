@@ -8,20 +8,14 @@ problem's. No letter takes the place of one that the text has already.
 import re
 from itertools import permutations
 
-_DOMAINS = (
-    ("Z", r"\\mathbb\s*\{?\s*Z\s*\}?|(?:(?:any|all|an|some|arbitrary)\s+)*integers?"),
-    (
-        "N",
-        r"\\mathbb\s*\{?\s*N\s*\}?|\\mathbb\s*\{?\s*Z\s*\}?\s*(?:\^\s*\{?\+\}?|_\s*\{?>\s*0\}?)"
-        r"|(?:positive\s+integers?|natural\s+numbers?)",
-    ),
-    ("N0", r"\\mathbb\s*\{?\s*Z\s*\}?\s*_\s*\{?\s*\\geq?\s*0\s*\}?|non-?negative\s+integers?"),
-    (
-        "R",
-        r"\\mathbb\s*\{?\s*R\s*\}?"
-        r"|(?:(?:any|all|a|an|some|arbitrary|real)\s+)*(?:constants?|real\s+numbers?|reals?)",
-    ),
-)
+_DOMAINS = {
+    "Z": r"\\mathbb\s*\{?\s*Z\s*\}?|(?:(?:any|all|an|some|arbitrary)\s+)*integers?",
+    "N": r"\\mathbb\s*\{?\s*N\s*\}?|\\mathbb\s*\{?\s*Z\s*\}?\s*(?:\^\s*\{?\+\}?|_\s*\{?>\s*0\}?)"
+    r"|(?:positive\s+integers?|natural\s+numbers?)",
+    "N0": r"\\mathbb\s*\{?\s*Z\s*\}?\s*_\s*\{?\s*\\geq?\s*0\s*\}?|non-?negative\s+integers?",
+    "R": r"\\mathbb\s*\{?\s*R\s*\}?"
+    r"|(?:(?:any|all|a|an|some|arbitrary|real)\s+)*(?:constants?|real\s+numbers?|reals?)",
+}
 _LETTER = r"\$?(?P<letter>[A-Za-z](?:_\{?\d\}?)?)\$?"
 _SAID = tuple(
     (
@@ -36,7 +30,7 @@ _SAID = tuple(
             re.IGNORECASE,
         ),
     )
-    for name, domain in _DOMAINS
+    for name, domain in _DOMAINS.items()
 )
 _SYMBOL = re.compile(r"[A-Za-z](?:_\{?\d\}?)?")
 _COMMAND = re.compile(r"\\[A-Za-z]+")

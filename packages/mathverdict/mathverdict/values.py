@@ -40,12 +40,8 @@ class Found(NamedTuple):
 
 
 def value_of(node: Node, point: Mapping[str, Fraction], precision: int = START) -> Found:
-    """The value of `node` with its variables at `point`, computed with at least `precision` bits.
-
-    Raises:
-        Undefined: there is no value.
-        Undecidable: it needs more than the bounds allow.
-    """
+    """The value of `node` with its variables at `point`, computed with at least `precision` bits; `Undefined` if there
+    is none, `Undecidable` if it needs more than the bounds allow."""
     while True:
         evaluator = _Evaluator(point, precision)
         with mp.workprec(precision):

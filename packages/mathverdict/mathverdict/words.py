@@ -41,58 +41,35 @@ _EXCEPT = re.compile(
     r"(?:except|other than|excluding|but)(?: for)? (?:[a-z] ?= ?)?"
     r"(?P<points>[-\d/\\{}a-z, ]*\d[-\d/\\{}a-z, ]*)"
 )
-_PHRASES = (
-    (
-        re.compile(
-            r"(?:there (?:is|are) |(?:the )?(?:\w+ )?has |it has )?no (?:real |such |possible |valid )?"
-            r"(?:solutions?|roots?)(?: exists?)?"
-        ),
-        r"\emptyset",
-    ),
-    (
-        re.compile(
-            rf"(?:there (?:is|are|exists?) )?(?:no such {_THING}|no {_THING}(?= exists?))(?: exists?)?"
-            r"|there (?:is|are) none|none(?: of them)? exists?"
-        ),
-        r"\emptyset",
-    ),
-    (
-        re.compile(
-            r"(?:(?:it|this|that|the (?:answer|value|area|length|result))(?: of [a-z])? )?"
-            r"(?:cannot|can not|can't|could not) be (?:determined|found)"
-            r"(?: (?:from|with) (?:the )?(?:given )?(?:information|data)(?: given)?)?"
-            r"|(?:there is )?(?:not enough|insufficient) (?:information|data)(?: (?:is )?given)?"
-        ),
-        r"\text{cannot be determined}",
-    ),
-    (re.compile(rf"yes,? {_PERSON} (?:is|are|does|do|can|will|has|have|must|exists?)"), r"\text{yes}"),
-    (
-        re.compile(
-            rf"no,? {_PERSON} (?:(?:is|are|does|do|can|will|has|have|must) not|cannot|(?:is|are|does|do"
-            r"|ca|has|have)n['\u2019]t)"
-        ),
-        r"\text{no}",
-    ),
-    (re.compile(r"(?:12(?::00)? )?noon"), "12:00 pm"),
-    (re.compile(r"(?:12(?::00)? )?midnight"), "12:00 am"),
-    (re.compile(r"(?:the )?(?:empty|null) set"), r"\emptyset"),
-    (re.compile(r"(?:(?:the )?set of )?(?:all )?(?:the )?real numbers|all (?:the )?reals"), r"\mathbb{R}"),
-    (re.compile(r"(?:(?:the )?limit (?:is|tends to|goes to|diverges to) )?(?:positive |plus )?infinity"), r"\infty"),
-    (re.compile(r"(?:negative |minus )infinity"), r"-\infty"),
-    (re.compile(r"(?:the )?(?:limit |value |it )?(?:dne|does not exist|doesn't exist)"), r"\text{does not exist}"),
-    (re.compile(r"a\.? ?m"), r"\text{am}"),
-    (re.compile(r"p\.? ?m"), r"\text{pm}"),
-    (re.compile(rf"{_OF_A_SERIES}(?:diverges|(?:is )?divergent|does not converge)"), r"\text{divergent}"),
-    (re.compile(rf"{_OF_A_SERIES}(?:converges|(?:is )?convergent|does not diverge)"), r"\text{convergent}"),
-    (
-        re.compile(
-            r"(?:there (?:is|are) |it has |has )?(?:an )?infinitely many(?: (?:solutions?|real solutions?))?"
-            r"|infinite(?: number of)? solutions?"
-        ),
-        r"\text{infinitely many}",
-    ),
-)
-"""What a phrase means; an object of mathematics in its LaTeX."""
+_MEANINGS = {
+    r"\emptyset": r"(?:there (?:is|are) |(?:the )?(?:\w+ )?has |it has )?no (?:real |such |possible |valid )?"
+    r"(?:solutions?|roots?)(?: exists?)?"
+    rf"|(?:there (?:is|are|exists?) )?(?:no such {_THING}|no {_THING}(?= exists?))(?: exists?)?"
+    r"|there (?:is|are) none|none(?: of them)? exists?"
+    r"|(?:the )?(?:empty|null) set",
+    r"\text{cannot be determined}": r"(?:(?:it|this|that|the (?:answer|value|area|length|result))(?: of [a-z])? )?"
+    r"(?:cannot|can not|can't|could not) be (?:determined|found)"
+    r"(?: (?:from|with) (?:the )?(?:given )?(?:information|data)(?: given)?)?"
+    r"|(?:there is )?(?:not enough|insufficient) (?:information|data)(?: (?:is )?given)?",
+    r"\text{yes}": rf"yes,? {_PERSON} (?:is|are|does|do|can|will|has|have|must|exists?)",
+    r"\text{no}": rf"no,? {_PERSON} (?:(?:is|are|does|do|can|will|has|have|must) not|cannot|(?:is|are|does|do"
+    r"|ca|has|have)n['\u2019]t)",
+    "12:00 pm": r"(?:12(?::00)? )?noon",
+    "12:00 am": r"(?:12(?::00)? )?midnight",
+    r"\mathbb{R}": r"(?:(?:the )?set of )?(?:all )?(?:the )?real numbers|all (?:the )?reals",
+    r"\infty": r"(?:(?:the )?limit (?:is|tends to|goes to|diverges to) )?(?:positive |plus )?infinity",
+    r"-\infty": r"(?:negative |minus )infinity",
+    r"\text{does not exist}": r"(?:the )?(?:limit |value |it )?(?:dne|does not exist|doesn't exist)",
+    r"\text{am}": r"a\.? ?m",
+    r"\text{pm}": r"p\.? ?m",
+    r"\text{divergent}": rf"{_OF_A_SERIES}(?:diverges|(?:is )?divergent|does not converge)",
+    r"\text{convergent}": rf"{_OF_A_SERIES}(?:converges|(?:is )?convergent|does not diverge)",
+    r"\text{infinitely many}": r"(?:there (?:is|are) |it has |has )?(?:an )?infinitely many"
+    r"(?: (?:solutions?|real solutions?))?"
+    r"|infinite(?: number of)? solutions?",
+}
+"""Phrases by what they mean; an object of mathematics in its LaTeX."""
+_PHRASES = [(re.compile(phrases), name) for name, phrases in _MEANINGS.items()]
 _NOUNS = (
     "function sequence series triangle number integer event matrix graph quadrilateral polynomial equation relation "
     "angle variable vector set operator map curve distribution test polygon"

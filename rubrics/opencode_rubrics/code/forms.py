@@ -184,11 +184,8 @@ def _literal(text: str) -> object:
 
 
 def unpacked(text: str, problem: Exception | None = None) -> str:
-    """The JSON text in `text`, which was tried as JSON and had that problem.
-
-    Raises:
-        ValueError: it is not packed in this way, is too large, or the pickle holds more than one text.
-    """
+    """The JSON text in `text`, which was tried as JSON and had that problem; a `ValueError` if it is not packed in this
+    way, is too large, or the pickle holds more than one text."""
     try:
         packed = base64.b64decode("".join(text.split()), validate=True)
         unzip = zlib.decompressobj()

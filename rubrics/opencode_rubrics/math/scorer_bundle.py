@@ -62,11 +62,8 @@ class ScorerBundle:
 
 
 async def ensure_bundle(root: Path | None = None) -> ScorerBundle:
-    """The bundle of the installed versions, made on first use (some ten seconds, off the event loop).
-
-    Raises:
-        ScoringError: a distribution is missing or changed since it was installed, or the cache cannot be written.
-    """
+    """The bundle of the installed versions, made on first use (some ten seconds, off the event loop). A `ScoringError`
+    if a distribution is missing or changed since it was installed, or the cache cannot be written."""
     try:
         return await asyncio.to_thread(_ensure, root or cache_root())
     except (OSError, subprocess.SubprocessError) as error:

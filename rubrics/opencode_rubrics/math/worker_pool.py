@@ -164,11 +164,8 @@ class WorkerPool:
     async def verify(
         self, reference: str, text: str, source: Source, seconds: float, scoring: Scoring | None = None
     ) -> RulesResult:
-        """The rules' verdict on `text`; `seconds` is the CPU time it may cost.
-
-        Raises:
-            ScoringError: the reference is empty, or workers are killed on it or cannot be started.
-        """
+        """The rules' verdict on `text`; `seconds` is the CPU time it may cost. A `ScoringError` if the reference is
+        empty, or workers are killed on it or cannot be started."""
         waiting = Waiting(scoring)
         outcome = await self._outcome({"reference": reference, "text": text, "source": source}, seconds, waiting)
         if isinstance(outcome, bytes):
@@ -178,11 +175,8 @@ class WorkerPool:
         return RulesResult(False, "crashed", waited=waiting.seconds)
 
     async def stated_answer(self, text: str, source: Source, seconds: float, scoring: Scoring | None = None) -> str:
-        """The one final answer in `text`, compared with nothing; empty if there is none or it cannot be told in time.
-
-        Raises:
-            ScoringError: workers are killed on it or cannot be started.
-        """
+        """The one final answer in `text`, compared with nothing; empty if there is none or it cannot be told in time. A
+        `ScoringError` if workers are killed on it or cannot be started."""
         outcome = await self._outcome({"reference": None, "text": text, "source": source}, seconds, Waiting(scoring))
         return str(json.loads(outcome)["stated"]) if isinstance(outcome, bytes) else ""
 

@@ -55,11 +55,8 @@ def untouched_box(scoring: Scoring, problem: SweProblem) -> AbstractAsyncContext
 
 
 async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir: str, change: Change) -> Grade:
-    """What the suite says of a change, in the untouched sandbox `box`, or further ones.
-
-    Raises:
-        ScoringError: the suite gives no evidence with the gold patch either, or the sandbox could not take the change.
-    """
+    """What the suite says of a change, in the untouched sandbox `box`, or further ones. A `ScoringError` if it gives no
+    evidence with the gold patch either, or the sandbox could not take the change."""
     run, patch = await _attempt(box, problem, workdir, change, record=True)
     if not run.problem:
         if run.recorded and run.states.get(EXIT_TEST) == PASSED:
@@ -103,11 +100,8 @@ async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str
 
 
 async def gold_run(scoring: Scoring, problem: SweProblem, workdir: str, *, record: bool) -> SuiteRun:
-    """What the suite says of the gold patch, or of the untouched tree where there is none; in a sandbox of its own.
-
-    Raises:
-        ScoringError: it could not take the patch or the tests.
-    """
+    """What the suite says of the gold patch, or of the untouched tree where there is none; in a sandbox of its own. A
+    `ScoringError` if that could not take the patch or the tests."""
     async with untouched_box(scoring, problem) as box:
         installed = await install(box, problem, workdir, paths_of_patch(problem.gold_patch))
         if problem.patch_file:
@@ -137,12 +131,8 @@ def _not_run(problem: str) -> SuiteRun:
 
 
 async def stage_tests(box: vf.Runtime, problem: SweProblem, workdir: str) -> None:
-    """Put the tests of a row into a sandbox.
-
-    Raises:
-        StagingError: its patch of tests does not apply.
-        ScoringError: a file could not be put there.
-    """
+    """Put the tests of a row into a sandbox; a `StagingError` if its patch of tests does not apply, a `ScoringError` if
+    a file could not be put there."""
     for place, source in problem.test_copies.items():
         argv = ["sh", "-c", 'rm -rf -- "$2" && cp -a -- "$1" "$2"', "copy", source, posixpath.join(workdir, place)]
         await run_checked(box, argv, f"the tests at {source} cannot be copied", error=ScoringError)
