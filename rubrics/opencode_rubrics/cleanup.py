@@ -65,7 +65,10 @@ async def _run_hooks(hooks: list[Callable[..., object]], available: dict[str | t
     interrupt: BaseException | None = None
     for hook in hooks:
         try:
-            await _run_hook(hook, available)
+            async with asyncio.timeout(getattr(hook, "cleanup_timeout", None)):
+                result = invoke(hook, available)
+                if inspect.isawaitable(result):
+                    await result
         # Whatever it is: the remaining hooks still have something to free. CancelledError can only be the hook's own
         # here, or a closing event loop's.
         except BaseException as error:
@@ -96,10 +99,3 @@ def _is_interrupt(error: BaseException) -> bool:
         last = last.tb_next
     plain = [handler.func if isinstance(handler, functools.partial) else handler for handler in handlers]
     return last is not None and last.tb_frame.f_code in [getattr(handler, "__code__", None) for handler in plain]
-
-
-async def _run_hook(hook: Callable[..., object], available: dict[str | type, Any]) -> None:
-    async with asyncio.timeout(getattr(hook, "cleanup_timeout", None)):
-        result = invoke(hook, available)
-        if inspect.isawaitable(result):
-            await result

@@ -260,10 +260,8 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
 
 def with_imports(code: str) -> str:
-    """A Python answer behind one line of imports: what problem sets promise, as far as the answer mentions it.
-
-    Without a byte order mark; as it is where it must come first itself.
-    """
+    """A Python answer behind one line of imports: what problem sets promise, as far as the answer mentions it. Without
+    a byte order mark; as it is where it must come first itself."""
     code = code.removeprefix("\ufeff")
     if _FUTURE.search(code):
         return code

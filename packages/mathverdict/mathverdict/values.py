@@ -207,17 +207,7 @@ class _Evaluator:
 
 
 def _exactly(node: Node, args: list[Fraction]) -> Fraction:
-    if node.kind == "add":
-        total = args[0]
-        for term in args[1:]:
-            total = exact.add(total, term)
-        return total
-    if node.kind == "negate":
-        return -args[0]
-    if node.kind in {"multiply", "divide", "power"}:
-        operation = {"multiply": exact.multiply, "divide": exact.divide, "power": exact.power}[node.kind]
-        return operation(args[0], args[1])
-    function = exact.FUNCTIONS.get(node.name)
+    function = exact.FUNCTIONS.get(node.name or node.kind)
     if function is None:
         raise Inexact
     return function(*args)

@@ -49,10 +49,8 @@ async def in_time(asking: "asyncio.Future[bytes]", pid: int, seconds: float, bri
     """Wait for a worker's reply; False if its time is up, which with `brief` no lack of CPU prolongs.
 
     The worker ends itself at its CPU deadline. On a busy machine that can be much later by the clock, so a worker
-    that had a quarter of its CPU time when the clock is 0.6 seconds past twice the deadline counts as hung, too.
-
-    Raises:
-        ScoringError: the worker got next to no CPU.
+    that had a quarter of its CPU time when the clock is 0.6 seconds past twice the deadline counts as hung, too. One
+    that got next to no CPU is a `ScoringError`.
     """
     started, grace = time.monotonic(), (seconds if brief else 2 * seconds) + _WALL_GRACE
     if await _done(asking, min(_FIRST_LOOK, seconds)):
