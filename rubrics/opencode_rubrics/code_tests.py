@@ -32,8 +32,7 @@ from agent_sandbox.toolbox.workdir import in_workdir
 from pydantic import ByteSize, Field, model_validator
 
 from opencode_rubrics.box_programs import BoxPrograms
-from opencode_rubrics.code.comparison import same_output, same_result
-from opencode_rubrics.code.problem import CodeTest, CodeTests
+from opencode_rubrics.code.problem import CodeTest, CodeTests, same_output, same_result
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
 

@@ -42,9 +42,7 @@ class _Reader(Stream):
             raise Unparsable("nested too deeply")
         terms = [self._signed(self._term)]
         while self.sees("+", "-"):
-            negative = self.next().kind == "-"
-            term = self._term()
-            terms.append(Node("negate", (term,)) if negative else term)
+            terms.append(self._signed(self._term))
         self._depth -= 1
         return terms[0] if len(terms) == 1 else Node("add", tuple(terms))
 
