@@ -67,8 +67,7 @@ class AnswerRubric(Rubric[AnswerConfig]):
             raise vf.TaskError('rubric "answer" needs a task with an answer')
         given = await given_answer(trace, runtime, self.config.answer_path)
         right = not given.reason and same_answer(given.text, expected)
-        reason = given.reason or ("equal" if right else "different")
-        trace.info["answer"] = {"source": given.source, "reason": reason}
+        trace.info["answer"] = {"source": given.source, "reason": given.reason or ("equal" if right else "different")}
         return float(right)
 
 

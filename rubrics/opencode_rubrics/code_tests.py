@@ -126,10 +126,8 @@ class _Run:
 
 @register_rubric
 class CodeTestsRubric(Rubric[CodeTestsConfig]):
-    """Rewards `passed` (all tests) and `pass_rate` (the share of them), of the task's `code_tests`.
-
-    What each test did lands in `trace.info["code_tests"]`.
-    """
+    """Rewards `passed` (all tests) and `pass_rate` (the share of them), of the task's `code_tests`. What each test did
+    lands in `trace.info["code_tests"]`."""
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
         """Record both rewards with their weights, and the metrics; a `ScoringError` if a test could not be run, a
@@ -157,8 +155,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
     @vf.metric
     async def tests_timed_out(self, trace: AnyTrace) -> float:
         """How many of them took too long, or were not reached."""
-        verdicts = trace.info.get(INFO_KEY, ())
-        return float(sum(verdict["reason"] in ("timeout", "not reached") for verdict in verdicts))
+        return float(sum(verdict["reason"] in ("timeout", "not reached") for verdict in trace.info.get(INFO_KEY, ())))
 
     def longest(self, task: vf.TaskData) -> float:
         """Every test may take its whole time, up to the time of all."""

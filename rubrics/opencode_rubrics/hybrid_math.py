@@ -88,9 +88,8 @@ class _Scored:
 
     def record(self) -> dict[str, JsonValue]:
         rules = self.ruling.rules
-        decided = "judge" if self.judged else "rules" if self.ruling.text else "none"
         return {
-            "decided_by": decided,
+            "decided_by": "judge" if self.judged else "rules" if self.ruling.text else "none",
             "correct": rules.right or self.by_judge,
             "reason": rules.reason,
             "judge_verdict": self.judged,
@@ -223,5 +222,5 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
         if len(reply.encode(errors="replace")) > self.config.max_answer_bytes:
             return Ruling(RulesResult(False, "oversized"))
         rules = await self.rule_on_host(reference, reply, "reply", scoring_of(trace))
-        thinking = rules.reason == "unfinished_thinking"
-        return Ruling(rules, "" if thinking else reply.rpartition("</think>")[2], "reply")
+        answer = "" if rules.reason == "unfinished_thinking" else reply.rpartition("</think>")[2]
+        return Ruling(rules, answer, "reply")

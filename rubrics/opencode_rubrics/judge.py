@@ -93,8 +93,7 @@ class Judge(vf.Judge[str]):
     """
 
     def __init__(self, options: JudgeOptions, choices: Sequence[str], prompt_file: str, name: str) -> None:
-        endpoint = options.judge_client.model_dump()
-        super().__init__(vf.JudgeConfig(**endpoint, name=name, model=options.judge_model))
+        super().__init__(vf.JudgeConfig(**options.judge_client.model_dump(), name=name, model=options.judge_model))
         self.prompt = options.judge_prompt or files(__package__).joinpath(prompt_file).read_text("utf-8")
         self._options = options
         self._choices = choices

@@ -46,11 +46,9 @@ _RUN_SCRIPT = f"chmod +x {SCRIPT} 2>/dev/null; {SCRIPT}"
 
 
 def lacked_program(result: CommandResult) -> str:
-    """What says that a program was lacking, by its exit code or what a shell wrote; empty if nothing does.
-
-    A script that goes on after such a line, and writes a verdict, has judged less than it means to. Only the end of a
-    long output is known.
-    """
+    """What says that a program was lacking, by its exit code or what a shell wrote; empty if nothing does. A script
+    that goes on after such a line, and writes a verdict, has judged less than it means to. Only the end of a long
+    output is known."""
     found = next((line for text in (result.stderr, result.stdout) if (line := _LINE.search(text))), None)
     code = "" if result.timed_out else _CODES.get(result.exit_code, "")
     told = [found[0].strip()[:200]] if found else []

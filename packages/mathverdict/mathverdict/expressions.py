@@ -34,8 +34,7 @@ def equal_trees(gold: Node, given: Node) -> bool:
         return True
     if not symbols(given) <= symbols(gold):
         return False
-    rounded = is_rounded(gold) or is_rounded(given)
-    return _equal_everywhere(gold, given, partial(same_value, rounded=rounded))
+    return _equal_everywhere(gold, given, partial(same_value, rounded=is_rounded(gold) or is_rounded(given)))
 
 
 def proportional(gold: Node, given: Node) -> int:
@@ -82,8 +81,7 @@ def _equal_everywhere(gold: Node, given: Node, agree: Any) -> bool:
         return bool(_agree_at(gold, given, {}, agree))
     tried = 0
     skipped: list[dict[str, Fraction]] = []
-    counted = _counted(gold) | _counted(given)
-    for point in points(names, counted):
+    for point in points(names, _counted(gold) | _counted(given)):
         verdict = _agree_at(gold, given, point, agree, only_real=not complex_gold)
         if verdict is None:
             skipped.append(point)

@@ -72,8 +72,7 @@ def _unsuffixed(text: str) -> Plain | None:
 
 
 def _decimal(text: str) -> Fraction:
-    digits = re.sub(r"[\s,_]", "", text)
-    return Fraction(digits.removesuffix("."))
+    return Fraction(re.sub(r"[\s,_]", "", text).removesuffix("."))
 
 
 def _ratio(groups: dict[str, str | None]) -> Plain | None:

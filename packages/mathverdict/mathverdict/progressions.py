@@ -87,8 +87,7 @@ def _of_linear(found: "re.Match[str]") -> Progression | None:
         if re.fullmatch(pattern.replace("@", letter), said):
             if name == "integers":
                 return _progression(step, rest, None)
-            start = int(name.split(" ")[1])
-            return None if found["turned"] == "-" else _progression(step, rest, rest + step * start)
+            return None if found["turned"] == "-" else _progression(step, rest, rest + step * int(name.split(" ")[1]))
     return None
 
 

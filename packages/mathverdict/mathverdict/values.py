@@ -113,8 +113,7 @@ class _Evaluator:
         outside = self._point.get(node.name)
         for index in range(int(low), int(high) + 1):
             self._point[node.name] = Fraction(index)
-            term = self.value(node.args[2])
-            both = [total, term]
+            both = [total, self.value(node.args[2])]
             if all(isinstance(part, Fraction) for part in both):
                 try:
                     total = _exactly(Node(kind), both)

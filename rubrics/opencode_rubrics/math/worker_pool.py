@@ -100,9 +100,8 @@ def usable_cores() -> int:
 
 def shared_pool(owner: object, size: int) -> "WorkerPool":
     """The process's pool of `size` workers for the running event loop, kept until every owner released it."""
-    loop = asyncio.get_running_loop()
     found = _shared.get(size)
-    if found is None or found[0].loop is not loop:
+    if found is None or found[0].loop is not asyncio.get_running_loop():
         if found is not None:
             found[0].close()
         found = _shared[size] = (WorkerPool(size), set())

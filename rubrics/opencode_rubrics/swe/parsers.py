@@ -142,8 +142,7 @@ def decided(
     """How many of the tests that must pass do, and of those that must still pass, and whether it is solved. With
     `fail_only` the log tells failures alone, so that a test it does not tell has passed."""
     if exact:
-        good = sum(found.get(name) == status for name, status in exact.items())
-        return good, 0, found == dict(exact)
+        return sum(found.get(name) == status for name, status in exact.items()), 0, found == dict(exact)
     if fail_only:
         fixed, still = (sum(found.get(test) not in BAD for test in tests) for tests in (fail_to_pass, pass_to_pass))
         return fixed, still, fixed == len(fail_to_pass) and still == len(pass_to_pass)

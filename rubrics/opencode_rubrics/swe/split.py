@@ -66,8 +66,7 @@ class Splitter:
         self._named |= {test.partition("::")[0] for test in (*problem.fail_to_pass, *problem.pass_to_pass)}
         self._gold = paths_of_patch(problem.gold_patch)
         self._before, self._after = before, after
-        words = re.findall(r"[\w./-]+", problem.command)
-        self._command = {word.removeprefix("./") for word in words} & before.keys()
+        self._command = {word.removeprefix("./") for word in re.findall(r"[\w./-]+", problem.command)} & before.keys()
         if re.search(r"\b(?:make|gmake)\b", problem.command):
             self._command |= {"Makefile", "makefile", "GNUmakefile"}
         configured = {PurePosixPath(path) for path in (*before, *after) if path.endswith("pyvenv.cfg")}

@@ -125,8 +125,7 @@ def script_of(problem: SweProblem, secret: str) -> str:
     end = next((number for number, line in enumerate(lines) if _ENDS in line), None)
     if end is not None:
         lines = [*lines[:end], "suite_exit_code=$?", *lines[end:], "exit $suite_exit_code"]
-    script = "\n".join(lines)
-    return script.replace(_STARTS, f"{_STARTS} {secret}").replace(_ENDS, f"{_ENDS} {secret}")
+    return "\n".join(lines).replace(_STARTS, f"{_STARTS} {secret}").replace(_ENDS, f"{_ENDS} {secret}")
 
 
 Sessions = list[Mapping[str, JsonValue]]

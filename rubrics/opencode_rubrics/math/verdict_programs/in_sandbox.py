@@ -38,8 +38,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     print(READY, flush=True)  # noqa: T201 - the result channel
     request = json.loads(sys.stdin.readline())
-    result = {"nonce": request["nonce"], **_result(request)}
-    print(json.dumps(result), flush=True)  # noqa: T201 - the result channel
+    print(json.dumps({"nonce": request["nonce"], **_result(request)}), flush=True)  # noqa: T201 - the result channel
 
 
 def _result(request: dict[str, Any]) -> dict[str, Any]:
@@ -82,8 +81,7 @@ def read_answer(path: str, max_bytes: int) -> str:
     except OSError:
         raise UnusableAnswer(_why_not_opened(path)) from None
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise UnusableAnswer("not_a_file")
         data = b""
         while len(data) <= max_bytes and (block := os.read(fd, max_bytes + 1 - len(data))):
