@@ -38,11 +38,9 @@ class GivenAnswer:
     reason: str = ""
 
 
-async def given_answer(
-    trace: AnyTrace, runtime: vf.Runtime, path: str, max_bytes: int = MAX_ANSWER_BYTES
-) -> GivenAnswer:
+async def given_answer(trace: AnyTrace, runtime: vf.Runtime, path: str) -> GivenAnswer:
     """The answer file at `path`, below the work directory unless it is absolute; the last reply where there is none."""
-    found = await read_bounded_text(runtime, in_workdir(trace, path), max_bytes)
+    found = await read_bounded_text(runtime, in_workdir(trace, path), MAX_ANSWER_BYTES)
     if found.state is FileState.ABSENT:
         reply = trace.last_reply
         return GivenAnswer("reply", reply, "" if reply else "empty")

@@ -41,14 +41,13 @@ class BoxPrograms:
             bundle["run.sh"] = program_text("run_programs.sh", "opencode_rubrics").encode()
             await upload_bundle(self._runtime, bundle, place, failure="code tests could not be sent")
             await run_checked(self._runtime, ["mkdir", "-p", f"{place}/files"], "code tests could not be sent")
-            seconds = min(limits.total_seconds, limits.seconds * len(batch.inputs))
             numbers: list[object] = [len(batch.inputs), f"{limits.seconds:g}", int(limits.total_seconds)]
             numbers += [limits.memory_bytes >> 10, limits.processes, limits.output_bytes]
             ran = await run_command(
                 self._runtime,
                 shlex.join(["sh", f"{place}/run.sh", *map(str, numbers), batch.kept, *batch.argv]),
                 workdir="/",
-                timeout=seconds + _GRACE_S,
+                timeout=min(limits.total_seconds, limits.seconds * len(batch.inputs)) + _GRACE_S,
                 environment=home.environment,
                 tools=home.tools,
                 shell=home.shell,

@@ -139,12 +139,10 @@ class Rubric(Generic[ConfigT]):
 def _runnable(rubric: object, kind: str, runtime: vf.Runtime | None) -> list[Any]:
     """The rubric's scorers of one kind that can run: all of them, or those that need no runtime."""
     scorers = discover_decorated(rubric, kind)
-    if runtime is not None:
-        return scorers
-    skipped = [fn.__name__ for fn in scorers if _requires_runtime(fn)]
-    if skipped:
+    runnable = [fn for fn in scorers if runtime is not None or not _requires_runtime(fn)]
+    if skipped := [fn.__name__ for fn in scorers if fn not in runnable]:
         logger.info("score: no runtime, skipped %s", ", ".join(skipped))
-    return [fn for fn in scorers if not _requires_runtime(fn)]
+    return runnable
 
 
 def _requires_runtime(scorer: Scorer) -> bool:

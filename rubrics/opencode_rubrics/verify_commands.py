@@ -119,7 +119,6 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         self, plan: VerifyPlan, trace: AnyTrace, runtime: vf.Runtime, home: ScoringHome, workdir: str
     ) -> list[CommandResult]:
         """Results of all commands, recorded as they come."""
-        timeout = plan.verify_timeout or self.config.command_timeout
         records = trace.info["verify"] = []
         results: list[CommandResult] = []
         for command in plan.verify:
@@ -127,7 +126,7 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
                 runtime,
                 command,
                 workdir=workdir,
-                timeout=timeout,
+                timeout=plan.verify_timeout or self.config.command_timeout,
                 environment=home.environment,
                 tools=home.tools,
                 shell=home.shell,

@@ -223,9 +223,7 @@ class _Reader(Stream):
         raise Unparsable(name)
 
     def _root(self) -> Node:
-        index = number(2)
-        if self.sees("["):
-            index = self._group()
+        index = self._group() if self.sees("[") else number(2)
         return Node("call", (self._script(), index), "root")
 
     def _marked(self, name: str) -> Node:

@@ -92,13 +92,11 @@ def _of_linear(found: "re.Match[str]") -> Progression | None:
 
 
 def _of_words(found: "re.Match[str]") -> Progression | None:
-    if found["parity"] and (found["divisor"] or found["multiple"]):
+    if (found["parity"] and (found["divisor"] or found["multiple"])) or (found["sign"] and found["second"]):
         return None
     step = int(found["divisor"] or found["multiple"] or (2 if found["parity"] else 0))
     rest = 1 if found["parity"] == "odd" else 0
     sign = (found["sign"] or found["second"] or "").strip()
-    if found["sign"] and found["second"]:
-        return None
     if not sign:
         return _progression(step, rest, None)
     return _progression(step, rest, rest if rest or sign != "positive" else step)

@@ -96,12 +96,11 @@ def named_alike(gold: str, given: str) -> str:
     left, right = _DEFINED.match(gold), _DEFINED.match(given)
     if left is None or right is None or left[0] == right[0]:
         return given
-    if left["of"] and right["of"] and left["of"] != right["of"]:
+    of = left["of"] or right["of"]
+    alike = left["name"] == right["name"] or {left["name"], right["name"]} == {"f", "y"}
+    if not alike or right["of"] not in {None, of} or of == left["name"]:
         return given
-    if left["name"] == right["name"] or {left["name"], right["name"]} == {"f", "y"}:
-        of = left["of"] or right["of"]
-        return left[0] + given[right.end() :] if of != left["name"] else given
-    return given
+    return left[0] + given[right.end() :]
 
 
 def bound_renamed(gold: str, given: str) -> str:

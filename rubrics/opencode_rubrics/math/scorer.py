@@ -105,23 +105,16 @@ async def _converse(runtime: vf.Runtime, process: vf.RuntimeProcess, request: Sc
     with contextlib.suppress(OSError, vf.SandboxError):
         await process.write(json.dumps({"nonce": nonce, **asdict(request)}).encode() + b"\n")
         while (answer := await lines.next()) is not None:
-            result = _parsed(answer)
             # Lines of others are skipped: what survived the agent may write here, but does not know the nonce.
-            if result is not None and hmac.compare_digest(str(result.get("nonce")), nonce):
-                return result
+            with contextlib.suppress(ValueError):
+                result = json.loads(answer)
+                if isinstance(result, dict) and hmac.compare_digest(str(result.get("nonce")), nonce):
+                    return result
     await require_alive(runtime, "scoring")
     raise ScorerLost(
         f"the scorer in sandbox {runtime.name!r} ended without a result: {await _last_words(process)}; it may have "
         "been killed for want of memory"
     )
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 class _Lines:
