@@ -69,14 +69,9 @@ def _listed(names: Any) -> str:
 
 
 def read_rubric_config(value: object) -> object:
-    """The configuration that a mapping with a `type` describes, of the class that belongs to that rubric.
-
-    Anything but a mapping is returned as it is, for pydantic to accept or to refuse.
-
-    Raises:
-        ValueError: there is no such rubric, or (a `ValidationError`) its class refuses the options, or a finished
-            configuration names no rubric, so that no other process could find it.
-    """
+    """The configuration that a mapping with a `type` describes, of the class that belongs to that rubric; anything else
+    is returned as it is, for pydantic to accept or to refuse. A `ValueError` if there is no such rubric, or its class
+    refuses the options, or a finished configuration names no rubric, so that no other process could find it."""
     if not isinstance(value, Mapping):
         if isinstance(value, RubricConfig) and not value.type:
             raise ValueError(f'{type(value).__name__} says not which rubric it is for: give it type="module:Class"')

@@ -110,18 +110,14 @@ class _Verdict:
     stderr: str = ""
 
 
-class _Run:
-    """How the tests of one answer are run; a test of a function has a `key` that no other test's program knows."""
-
-    def __init__(self, argv: list[str], files: dict[str, bytes], tests: CodeTests) -> None:
-        self.argv = argv
-        self.files = files
-        self.keys = [""] * len(tests.tests)
-        self.inputs = [str(test.input) for test in tests.tests]
-        if tests.function is not None:
-            self.files = {**files, _CALLER: program_text(_CALLER, "opencode_rubrics").encode()}
-            self.keys = [secrets.token_hex(16) for _ in tests.tests]
-            self.inputs = [f"{key}\n{test.input!r}" for key, test in zip(self.keys, tests.tests, strict=True)]
+def _batch(argv: list[str], files: dict[str, bytes], tests: CodeTests) -> tuple[ProgramBatch, list[str]]:
+    """How the tests of one answer are run; a test of a function has a key that no other test's program knows."""
+    if tests.function is None:
+        return ProgramBatch(argv, files, [str(test.input) for test in tests.tests]), [""] * len(tests.tests)
+    keys = [secrets.token_hex(16) for _ in tests.tests]
+    inputs = [f"{key}\n{test.input!r}" for key, test in zip(keys, tests.tests, strict=True)]
+    caller = program_text(_CALLER, "opencode_rubrics").encode()
+    return ProgramBatch(argv, {**files, _CALLER: caller}, inputs), keys
 
 
 @register_rubric
@@ -204,13 +200,13 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
                 await self._require_program(argv[0], programs, limits)
                 return [_Verdict(False, "not compiled", compiled.err[-_TAIL_CHARS:])] * len(tests.tests)
             files = {_BINARY: compiled.kept}
-        run = _Run(self._command(name, tests.function), files, tests)
-        ends = await programs.run(ProgramBatch(run.argv, run.files, run.inputs), limits)
+        batch, keys = _batch(self._command(name, tests.function), files, tests)
+        ends = await programs.run(batch, limits)
         if all(end.status.startswith("exit ") and end.status != "exit 0" for end in ends):
-            await self._require_program(run.argv[0], programs, limits)
+            await self._require_program(batch.argv[0], programs, limits)
             if name.endswith(".py"):
                 await self._require_control(name, programs, limits)
-        return [self._judged(*of_one) for of_one in zip(tests.tests, run.keys, ends, strict=True)]
+        return [self._judged(*of_one) for of_one in zip(tests.tests, keys, ends, strict=True)]
 
     def _command(self, name: str, function: str | None) -> list[str]:
         if function is None:
@@ -232,9 +228,10 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
     async def _require_control(self, name: str, programs: AgentPrograms, limits: ProgramLimits) -> None:
         """Refuse to judge, by a `ScoringError`, where a right program fails as well."""
-        run = _Run(self._command(name, "f"), {name: _CONTROL}, CodeTests(function="f", tests=[_CONTROL_TEST], total=1))
-        (end,) = await programs.run(ProgramBatch(run.argv, run.files, run.inputs), limits)
-        if not self._judged(_CONTROL_TEST, run.keys[0], end).passed:
+        tests = CodeTests(function="f", tests=[_CONTROL_TEST], total=1)
+        batch, (key,) = _batch(self._command(name, "f"), {name: _CONTROL}, tests)
+        (end,) = await programs.run(batch, limits)
+        if not self._judged(_CONTROL_TEST, key, end).passed:
             raise ScoringError(
                 f"no Python answer can be tested in the sandbox ({end.status}): {end.err[-_TAIL_CHARS:]}"
             )

@@ -30,8 +30,6 @@ MAX_ANSWER_CHARS = 2000
 
 _REFUSALS = (400, 403, 413, 422)
 """Statuses that can be about the text of the request."""
-_BROKE_DOWN = 500
-"""What an endpoint answers that fails by itself, or on this text."""
 _CONTROL_TOKEN = re.compile(
     r"<(?=[|\uff5c<]|/?(?:s|bos|eos|pad|unk|cls|sep|mask|unused\d+|(?:start|end)_of_\w+)>)|\[(?=/?[a-z_]{3,}\])",
     re.IGNORECASE,
@@ -81,15 +79,11 @@ class _NoVerdict(JudgeError):
 
 
 class Judge(vf.Judge[str]):
-    """verifiers' judge with a stricter verdict; `verdict_on` asks it.
+    """verifiers' judge with a stricter verdict; `verdict_on` asks it. The prompt is the options' own, else that in
+    `prompt_file` of this package; `name` is what its calls are called on the trace.
 
     The call is made here, because verifiers' own neither tries again nor tells why a reply ended, and the errors of a
     judge that refused or was cut off have to say so.
-
-    Args:
-        options: the model, and how it is asked.
-        prompt_file: the file of this package with the prompt for them, unless the options bring one.
-        name: what its calls are called on the trace.
     """
 
     def __init__(self, options: JudgeOptions, choices: Sequence[str], prompt_file: str, name: str) -> None:
@@ -163,7 +157,7 @@ class Judge(vf.Judge[str]):
             )
             if error.status_code in _REFUSALS:
                 raise _NoVerdict(message, again=False) from error
-            if error.status_code == _BROKE_DOWN:
+            if error.status_code == 500:  # the endpoint fails by itself, or on this text
                 raise _NoVerdict(message, passing=True) from error
             raise JudgeError(message) from error
         except openai.OpenAIError as error:

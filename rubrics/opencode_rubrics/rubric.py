@@ -25,11 +25,8 @@ logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
 
 
 class RubricConfig(BaseConfig):
-    """Base of all rubric configurations, which name a rubric.
-
-    A task carries this and nothing else of its rubric: tasks are copied and travel between processes, live rubrics do
-    not (see `registry`).
-    """
+    """Base of all rubric configurations. A task carries this and nothing else of its rubric: tasks are copied and
+    travel between processes, live rubrics do not (see `registry`)."""
 
     type: str = ""
     """Which rubric scores: one of those that ship, the name of another package's entry point, or `module:Class`. None

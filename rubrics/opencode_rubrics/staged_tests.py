@@ -122,17 +122,9 @@ def require_box(runtime: vf.Runtime) -> None:
 async def run_tests(
     runtime: vf.Runtime, tests: StagedTests, workdir: str, read: ReadVerdict, *, exposed: bool
 ) -> TestRun:
-    """Stage the tests, run their script, read what it says.
-
-    Args:
-        runtime: the sandbox, without any process of the agent's.
-        read: reads the verdict, once the script has ended.
-        exposed: whether an agent that was root can have replaced programs of the sandbox.
-
-    Raises:
-        ScoringError: the script runs agent code, which cannot be kept apart from it in this sandbox.
-        TaskError: the sandbox is this machine itself.
-    """
+    """Stage the tests, run their script, and `read` what it says, in a sandbox without any process of the agent's;
+    `exposed` if an agent that was root can have replaced programs of it. A `ScoringError` if the script runs agent
+    code, which cannot be kept apart from it there, a `TaskError` if the sandbox is this machine itself."""
     require_box(runtime)
     await lift_network(runtime)
     async with scoring_home(runtime, workdir, exposed=exposed) as home:

@@ -105,10 +105,8 @@ class TaskTestsConfig(RubricConfig):
 
 @register_rubric
 class TaskTestsRubric(Rubric[TaskTestsConfig]):
-    """Reward `solved`: the number that the task's tests write to `/logs/verifier/reward.json` or `reward.txt`.
-
-    The run lands in `trace.info["tests"]`, further numbers of `reward.json` among the metrics.
-    """
+    """Reward `solved`: the number that the task's tests write to `/logs/verifier/reward.json` or `reward.txt`. The run
+    lands in `trace.info["tests"]`, further numbers of `reward.json` among the metrics."""
 
     @vf.reward
     async def solved(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:

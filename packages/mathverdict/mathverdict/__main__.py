@@ -25,7 +25,6 @@ from .structure import structure_of
 from .verdict import Source, verify_text
 from .words import as_words, meaning
 
-_VALUED = ("--source", "--seconds")
 _WHY = {
     "equal": "the answer is the reference",
     "different": "the answer is not the reference",
@@ -81,7 +80,7 @@ def _options_first(arguments: Sequence[str]) -> list[str]:
     for argument in rest:
         if argument == "--":
             texts += rest
-        elif argument in _VALUED:
+        elif argument in ("--source", "--seconds"):
             options += [argument, next(rest, "")]
         elif argument == "-h" or argument.startswith("--"):
             options.append(argument)

@@ -113,7 +113,7 @@ def _compare_normalized(gold: str, given: str, depth: int) -> Comparison:
     if form and other:
         if _same_structure(form, other, depth):
             return Comparison(True, kind)
-    elif (form or other) and _equal_to_only_element(form, other, gold, given, depth):
+    elif _equal_to_only_element(form, other, gold, given, depth):
         return Comparison(True, kind)
     if kind or _ORDER.search(gold) or _ORDER.search(given) or r"\mathbb" in gold + given:
         decided_set = _same_real_set(gold, given)

@@ -46,7 +46,7 @@ def proportional(gold: Node, given: Node) -> int:
         if _is_zero(left) or _is_zero(right):
             return _is_zero(left) and _is_zero(right)
         if isinstance(left, Fraction) != isinstance(right, Fraction):
-            left, right = (real(side) if isinstance(side, Fraction) else side for side in (left, right))
+            left, right = real(left), real(right)
         ratios.append(right / left)
         return same_value(ratios[0], ratios[-1], accuracy, rounded)
 
@@ -67,7 +67,7 @@ def same_value(left: Value, right: Value, accuracy: int, rounded: bool) -> bool:
     if isinstance(left, Fraction) and isinstance(right, Fraction):
         difference, size = abs(left - right), max(abs(left), abs(right))
         return difference <= TOLERANCE * min(Fraction(1), size) if rounded else difference == 0
-    a, b = (real(side) if isinstance(side, Fraction) else side for side in (left, right))
+    a, b = real(left), real(right)
     rough_difference, rough_size = abs(a - b), max(abs(a), abs(b))
     if rough_difference <= mp.ldexp(rough_size, -accuracy):
         return True
@@ -158,6 +158,6 @@ def rounds_to(exact: str, rounded: str) -> bool:
     if figure is None or value is None:
         return False
     with mp.workprec(START):
-        left, right = real(value) if isinstance(value, Fraction) else value, real(Fraction(figure[0]))
+        left, right = real(value), real(Fraction(figure[0]))
         place = mp.mpf(10) ** -len(figure["places"] or "")
         return bool(abs(left - right) <= min(abs(left) / 100, place * 0.501))

@@ -113,7 +113,7 @@ def _same_end(left: Any, right: Any, rounded: bool = False) -> bool:
 def _rough(value: Any) -> Any:
     """An end in floating point, to put ends in order."""
     with mp.workprec(4 * SLACK):
-        return real(value) if isinstance(value, Fraction) else value
+        return real(value)
 
 
 def _interval(kind: str, ends: tuple[str, ...]) -> RealSet | None:

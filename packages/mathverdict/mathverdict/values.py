@@ -59,9 +59,9 @@ def value_of(node: Node, point: Mapping[str, Fraction], precision: int = START) 
             raise Undecidable("too many digits")
 
 
-def real(value: Fraction) -> Any:
-    """`value` in floating point of the present precision."""
-    return mp.mpf(value.numerator) / value.denominator
+def real(value: Value) -> Value:
+    """`value` in floating point, of the present precision if it was a rational."""
+    return mp.mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else value
 
 
 class _Evaluator:

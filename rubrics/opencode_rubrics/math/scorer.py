@@ -52,17 +52,9 @@ class ScorerRequest:
 async def run_scorer(
     runtime: vf.Runtime, python: str, library: str, request: ScorerRequest, timeout: float
 ) -> Mapping[str, Any]:
-    """The scorer's result (see `verdict_programs.in_sandbox`), within `timeout` seconds.
-
-    Args:
-        runtime: A sandbox that can keep a process's standard input open.
-        python: Interpreter, absolute or by name.
-        library: Directory or zip file in the sandbox that holds the scorer.
-
-    Raises:
-        CannotStart: the scorer never came up.
-        ScorerLost: it did not finish in time, or ended without a result.
-    """
+    """The scorer's result (see `verdict_programs.in_sandbox`), within `timeout` seconds, in a sandbox that can keep a
+    process's standard input open. `python` is its interpreter, absolute or by name, `library` the directory or zip file
+    that holds it. `CannotStart` if it never came up, `ScorerLost` if it did not finish in time, or gave no result."""
     start = f"import sys; sys.path.append({library!r}); from verdict_programs.in_sandbox import main; main()"
     try:
         async with asyncio.timeout(timeout) as limit:

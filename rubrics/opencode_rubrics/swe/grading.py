@@ -62,18 +62,16 @@ async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir:
         if run.recorded and run.states.get(EXIT_TEST) == PASSED:
             await _hold_against_gold(scoring, problem, workdir, run)
         return Grade(run, patch)
-    recorded = True
+    notes = []
     gold = await gold_run(scoring, problem, workdir, record=True)
     if gold.problem and runs_pytest(problem):
-        recorded = False
+        notes.append("pytest of this task takes no plugin of ours, so its log alone counts")
         gold = await gold_run(scoring, problem, workdir, record=False)
     if gold.problem:
         what = "with its gold patch" if problem.gold_patch else "without any change"
         said = f"{gold.problem}: {gold.log[-500:]}"
         raise ScoringError(f"the suite is broken in an untouched sandbox too, {what}: {said}")
-    notes = []
-    if not recorded:
-        notes.append("pytest of this task takes no plugin of ours, so its log alone counts")
+    if notes:
         async with untouched_box(scoring, problem) as another:
             run, patch = await _attempt(another, problem, workdir, change, record=False)
     blamed = f"{run.problem}, while an untouched sandbox gives evidence, so nothing is solved" if run.problem else ""
