@@ -15,7 +15,7 @@ from mpmath import mp  # type: ignore[import-untyped]
 
 from .exact import Undefined
 from .grammar import parse
-from .numbers import TOLERANCE
+from .numbers import TOLERANCE, close
 from .tree import Node, is_rounded, symbols, walk
 from .values import SLACK, START, Undecidable, Value, real, value_of
 
@@ -43,8 +43,8 @@ def proportional(gold: Node, given: Node) -> int:
     rounded = is_rounded(gold) or is_rounded(given)
 
     def steady(left: Value, right: Value, accuracy: int) -> bool:
-        if _is_zero(left) or _is_zero(right):
-            return _is_zero(left) and _is_zero(right)
+        if left == 0 or right == 0:
+            return bool(left == 0 and right == 0)
         if isinstance(left, Fraction) != isinstance(right, Fraction):
             left, right = real(left), real(right)
         ratios.append(right / left)
@@ -58,15 +58,10 @@ def proportional(gold: Node, given: Node) -> int:
     return 1 if (ratio if isinstance(ratio, Fraction) else mp.re(ratio)) > 0 else -1
 
 
-def _is_zero(value: Value) -> bool:
-    return bool(value == 0)
-
-
 def same_value(left: Value, right: Value, accuracy: int, rounded: bool) -> bool:
     """Whether two values agree: exactly, to all `accuracy` bits that are right, or to the digits of a decimal."""
     if isinstance(left, Fraction) and isinstance(right, Fraction):
-        difference, size = abs(left - right), max(abs(left), abs(right))
-        return difference <= TOLERANCE * min(Fraction(1), size) if rounded else difference == 0
+        return close(left, right, rounded)
     a, b = real(left), real(right)
     rough_difference, rough_size = abs(a - b), max(abs(a), abs(b))
     if rough_difference <= mp.ldexp(rough_size, -accuracy):
