@@ -102,7 +102,9 @@ def quantity_of(text: str) -> Quantity:
         return compound
     for pattern in _CHANGE:
         if found := pattern.match(text):
-            return Quantity(found["figure"].strip(), _direction(found["name"]), needed=True)
+            name = found["name"]
+            unit = "increase" if re.fullmatch(_UP, name) else "decrease" if re.fullmatch(_DOWN, name) else name
+            return Quantity(found["figure"].strip(), unit, needed=True)
     for pattern in (_MARKED, _SPACED, _JOINED):
         found = pattern.search(text)
         if found and found.start() > 0 and any(char.isdigit() or char == "\\" for char in text[: found.start()]):
@@ -149,12 +151,6 @@ def _marked(text: str) -> Quantity | None:
     if unit in {"pm", "am", "Pm", "d", "k"} or not measure(unit):
         return None
     return Quantity(found["figure"].strip(), unit, known="^" in unit)
-
-
-def _direction(name: str) -> str:
-    if name in {"profit", "loss"}:
-        return name
-    return "increase" if re.fullmatch(_UP, name) else "decrease"
 
 
 def _counted(figure: str, words: str) -> Quantity:
