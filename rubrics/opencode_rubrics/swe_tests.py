@@ -123,8 +123,11 @@ async def _changed(
             raise
         change.environment += sorted(ignored)
         files = await take_files(runtime, workdir, after, [path for path in new["solution"] if path not in ignored])
-    originals = await _originals(box, workdir, before, [*files, *lost["solution"]])
-    for path in [*files, *lost["solution"]]:
+    judged = [*files, *lost["solution"]]
+    originals: dict[str, File] = {}
+    with suppress(TreeError):  # as far as the untouched sandbox's own can be taken out
+        originals = await take_files(box, workdir, before, [path for path in judged if path in before])
+    for path in judged:
         if configures_tests(path, originals.get(path), files.get(path)):
             change.tests.append(path)
         elif path in files:
@@ -132,14 +135,6 @@ async def _changed(
         else:
             change.gone.append(path)
     return change, signs_of(originals, change.files)
-
-
-async def _originals(box: vf.Runtime, workdir: str, before: Tree, paths: list[str]) -> dict[str, File]:
-    """What the untouched sandbox has at these paths, as far as it can be taken out."""
-    try:
-        return await take_files(box, workdir, before, [path for path in paths if path in before])
-    except TreeError:
-        return {}
 
 
 def _told(change: Change, signs: list[str]) -> dict[str, Any]:
