@@ -14,7 +14,7 @@ import verifiers.v1 as vf
 from agent_sandbox.errors import ScoringError
 from agent_sandbox.surrogates import has_lone_surrogate
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
-from agent_sandbox.toolbox.scoring import Scoring, scoring_of
+from agent_sandbox.toolbox.scoring import scoring_of
 from agent_sandbox.toolbox.workdir import in_workdir
 from mathverdict.finals import reference_value
 from mathverdict.verdict import Source
@@ -196,16 +196,13 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
     def _pool(self) -> WorkerPool:
         return shared_pool(self, self.config.max_workers or usable_cores())
 
-    async def rule_on_host(self, reference: str, text: str, source: Source, scoring: Scoring) -> RulesResult:
-        """The rules' result from the worker processes of this machine."""
-        return await self._pool().verify(reference, text, source, self.config.timeout_seconds, scoring)
-
     async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str) -> Ruling:
         """The rules' result on a bounded file that is taken out of the sandbox."""
         found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
         if found.state is not FileState.TEXT:
             return Ruling(RulesResult(False, found.state.name.lower()))
-        return Ruling(await self.rule_on_host(reference, found.text, "file", scoring_of(runtime)), found.text)
+        seconds, scoring = self.config.timeout_seconds, scoring_of(runtime)
+        return Ruling(await self._pool().verify(reference, found.text, "file", seconds, scoring), found.text)
 
 
 @register_rubric
@@ -221,6 +218,6 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
         reply = trace.last_reply
         if len(reply.encode(errors="replace")) > self.config.max_answer_bytes:
             return Ruling(RulesResult(False, "oversized"))
-        rules = await self.rule_on_host(reference, reply, "reply", scoring_of(trace))
+        rules = await self._pool().verify(reference, reply, "reply", self.config.timeout_seconds, scoring_of(trace))
         answer = "" if rules.reason == "unfinished_thinking" else reply.rpartition("</think>")[2]
         return Ruling(rules, answer, "reply")
