@@ -4,6 +4,7 @@ from agent_sandbox.toolbox.bounded_file import FileState
 from agent_sandbox.toolbox.checked_run import require_alive, run_checked
 from agent_sandbox.toolbox.command import CommandResult, run_command
 from agent_sandbox.toolbox.files import SandboxFileError, read_file, upload_bundle, upload_content, upload_file
+from agent_sandbox.toolbox.scoring import ScoringError
 from agent_sandbox.toolbox.workdir import in_workdir, work_directory, workdir_of
 
 from opencode_rubrics.answer import AnswerConfig, AnswerRubric
@@ -11,16 +12,14 @@ from opencode_rubrics.any_rubric import AnyRubricConfig, ThirdPartyConfig
 from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
 from opencode_rubrics.code.problem import CodeTest, CodeTests
 from opencode_rubrics.code_tests import CodeTestsConfig, CodeTestsRubric
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.environment_return import EnvironmentReturnConfig, EnvironmentReturnRubric
-from opencode_rubrics.errors import JudgeError, ScoringError
 from opencode_rubrics.group import RubricGroup, RubricGroupConfig
-from opencode_rubrics.hybrid_math import HybridMathRubric
+from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
+from opencode_rubrics.judge import JudgeError
 from opencode_rubrics.judge_rubric import JudgeRubric, JudgeRubricConfig
-from opencode_rubrics.math_config import HybridMathConfig, RemoteHybridMathConfig
 from opencode_rubrics.registry import live_rubric, register_rubric, rubrics_in_use
-from opencode_rubrics.remote_hybrid_math import RemoteHybridMathRubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
+from opencode_rubrics.remote_hybrid_math import RemoteHybridMathConfig, RemoteHybridMathRubric
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, SharedDirectory
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe_tests import SweTestsConfig, SweTestsRubric
 from opencode_rubrics.task_tests import TaskTestsConfig, TaskTestsRubric

@@ -14,9 +14,8 @@ from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
 from agent_sandbox.toolbox.workdir import in_workdir
 from pydantic import Field
 
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 MAX_ANSWER_BYTES = 64 * 1024
 
@@ -39,11 +38,9 @@ class GivenAnswer:
     reason: str = ""
 
 
-async def given_answer(
-    trace: AnyTrace, runtime: vf.Runtime, path: str, max_bytes: int = MAX_ANSWER_BYTES
-) -> GivenAnswer:
+async def given_answer(trace: AnyTrace, runtime: vf.Runtime, path: str) -> GivenAnswer:
     """The answer file at `path`, below the work directory unless it is absolute; the last reply where there is none."""
-    found = await read_bounded_text(runtime, in_workdir(trace, path), max_bytes)
+    found = await read_bounded_text(runtime, in_workdir(trace, path), MAX_ANSWER_BYTES)
     if found.state is FileState.ABSENT:
         reply = trace.last_reply
         return GivenAnswer("reply", reply, "" if reply else "empty")
@@ -62,18 +59,13 @@ class AnswerRubric(Rubric[AnswerConfig]):
 
     @vf.reward
     async def exact_answer(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """1.0 for the right answer, 0.0 for a wrong, missing or unusable one.
-
-        Raises:
-            TaskError: the task has no answer to compare with.
-        """
+        """1.0 for the right answer, 0.0 for a wrong, missing or unusable one; a `TaskError` if the task has none."""
         expected = getattr(task, "answer", None)
         if not isinstance(expected, str) or not expected.strip():
             raise vf.TaskError('rubric "answer" needs a task with an answer')
         given = await given_answer(trace, runtime, self.config.answer_path)
         right = not given.reason and same_answer(given.text, expected)
-        reason = given.reason or ("equal" if right else "different")
-        trace.info["answer"] = {"source": given.source, "reason": reason}
+        trace.info["answer"] = {"source": given.source, "reason": given.reason or ("equal" if right else "different")}
         return float(right)
 
 

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, JsonValue, SerializeAsAny, model_validator
 
-from opencode_rubrics.config import RubricConfig
-from opencode_rubrics.rubric import Rubric
+from opencode_rubrics.rubric import Rubric, RubricConfig
 
 ENTRY_POINT_GROUP = "opencode_rubrics"
 """Packages announce rubric classes here: `my-rubric = "my_package.rubrics:MyRubric"`."""
@@ -38,11 +37,7 @@ _THIRD_PARTY: Literal["third-party"] = "third-party"
 
 @cache
 def rubric_class(ident: str) -> type[Rubric[Any]]:
-    """The class of the rubric with this id.
-
-    Raises:
-        ValueError: there is none; the message names those that there are.
-    """
+    """The class of the rubric with this id; a `ValueError` that names those that there are if there is none."""
     path = OWN_RUBRICS.get(ident) or (ident if ":" in ident else _announced(ident))
     module, _, attribute = path.partition(":")
     try:
@@ -74,14 +69,9 @@ def _listed(names: Any) -> str:
 
 
 def read_rubric_config(value: object) -> object:
-    """The configuration that a mapping with a `type` describes, of the class that belongs to that rubric.
-
-    Anything but a mapping is returned as it is, for pydantic to accept or to refuse.
-
-    Raises:
-        ValueError: there is no such rubric, or (a `ValidationError`) its class refuses the options, or a finished
-            configuration names no rubric, so that no other process could find it.
-    """
+    """The configuration that a mapping with a `type` describes, of the class that belongs to that rubric; anything else
+    is returned as it is, for pydantic to accept or to refuse. A `ValueError` if there is no such rubric, or its class
+    refuses the options, or a finished configuration names no rubric, so that no other process could find it."""
     if not isinstance(value, Mapping):
         if isinstance(value, RubricConfig) and not value.type:
             raise ValueError(f'{type(value).__name__} says not which rubric it is for: give it type="module:Class"')

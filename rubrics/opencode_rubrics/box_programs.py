@@ -15,9 +15,8 @@ from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
 from agent_sandbox.toolbox.checked_run import run_checked
 from agent_sandbox.toolbox.command import run_command
 from agent_sandbox.toolbox.files import upload_bundle
+from agent_sandbox.toolbox.scoring import ScoringError
 from agent_sandbox.toolbox.scoring_home import scoring_home
-
-from opencode_rubrics.errors import ScoringError
 
 _RESULT_BYTES = 256 << 20
 _GRACE_S = 60.0
@@ -30,11 +29,7 @@ class BoxPrograms:
         self._runtime = runtime
 
     async def run(self, batch: ProgramBatch, limits: ProgramLimits) -> list[ProgramEnd]:
-        """What the program did with each input, in order.
-
-        Raises:
-            ScoringError: programs cannot be kept apart in it.
-        """
+        """What the program did with each input, in order; a `ScoringError` if programs cannot be kept apart in it."""
         if self._runtime.type == "subprocess":
             raise ScoringError("code tests would run on this machine itself: leave out --env.sandbox.confine false")
         async with scoring_home(self._runtime, "/", exposed=False) as home:
@@ -46,14 +41,13 @@ class BoxPrograms:
             bundle["run.sh"] = program_text("run_programs.sh", "opencode_rubrics").encode()
             await upload_bundle(self._runtime, bundle, place, failure="code tests could not be sent")
             await run_checked(self._runtime, ["mkdir", "-p", f"{place}/files"], "code tests could not be sent")
-            seconds = min(limits.total_seconds, limits.seconds * len(batch.inputs))
             numbers: list[object] = [len(batch.inputs), f"{limits.seconds:g}", int(limits.total_seconds)]
             numbers += [limits.memory_bytes >> 10, limits.processes, limits.output_bytes]
             ran = await run_command(
                 self._runtime,
                 shlex.join(["sh", f"{place}/run.sh", *map(str, numbers), batch.kept, *batch.argv]),
                 workdir="/",
-                timeout=seconds + _GRACE_S,
+                timeout=min(limits.total_seconds, limits.seconds * len(batch.inputs)) + _GRACE_S,
                 environment=home.environment,
                 tools=home.tools,
                 shell=home.shell,

@@ -21,16 +21,11 @@ def cache_root() -> Path:
 
 
 def make_once(directory: Path, marker: str, fill: Callable[[Path], None]) -> None:
-    """Make `directory` unless it holds the file `marker` (blocking).
+    """Make `directory`, and its parents, unless it holds the file `marker` (blocking).
 
-    Args:
-        directory: Where everybody finds it; its parents are made.
-        marker: Name of a file that `fill` writes; without it the directory, emptied by a cache cleaner perhaps, is
-            made anew.
-        fill: Fills the empty directory that it is given; what it raises is passed on, and nothing of it stays.
-
-    Raises:
-        OSError: the cache cannot be written.
+    `fill` writes that and all else into the empty directory that it is given; what it raises is passed on, and nothing
+    of it stays. Without the marker the directory, emptied by a cache cleaner perhaps, is made anew. An `OSError` if the
+    cache cannot be written.
     """
     if (directory / marker).exists():
         return

@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 import signal
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -65,7 +66,10 @@ async def _run_hooks(hooks: list[Callable[..., object]], available: dict[str | t
     interrupt: BaseException | None = None
     for hook in hooks:
         try:
-            await _run_hook(hook, available)
+            async with asyncio.timeout(getattr(hook, "cleanup_timeout", None)):
+                result = invoke(hook, available)
+                if inspect.isawaitable(result):
+                    await result
         # Whatever it is: the remaining hooks still have something to free. CancelledError can only be the hook's own
         # here, or a closing event loop's.
         except BaseException as error:
@@ -91,15 +95,6 @@ def _is_interrupt(error: BaseException) -> bool:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     if signal.default_int_handler in handlers:  # has no frame of its own
         return True
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     plain = [handler.func if isinstance(handler, functools.partial) else handler for handler in handlers]
-    return last is not None and last.tb_frame.f_code in [getattr(handler, "__code__", None) for handler in plain]
-
-
-async def _run_hook(hook: Callable[..., object], available: dict[str | type, Any]) -> None:
-    async with asyncio.timeout(getattr(hook, "cleanup_timeout", None)):
-        result = invoke(hook, available)
-        if inspect.isawaitable(result):
-            await result
+    return codes[-1] in [getattr(handler, "__code__", None) for handler in plain]

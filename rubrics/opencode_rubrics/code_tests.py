@@ -26,17 +26,14 @@ from agent_sandbox.toolbox.agent_programs import (
 )
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
 from agent_sandbox.toolbox.processes import end_agent
-from agent_sandbox.toolbox.scoring import scoring_of
+from agent_sandbox.toolbox.scoring import ScoringError, scoring_of
 from agent_sandbox.toolbox.workdir import in_workdir
 from pydantic import ByteSize, Field, model_validator
 
 from opencode_rubrics.box_programs import BoxPrograms
-from opencode_rubrics.code.comparison import same_output, same_result
-from opencode_rubrics.code.problem import CodeTest, CodeTests
-from opencode_rubrics.config import RubricConfig
-from opencode_rubrics.errors import ScoringError
+from opencode_rubrics.code.problem import CodeTest, CodeTests, same_output, same_result
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, task_field
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
 
 INFO_KEY = "code_tests"
 """Where `trace.info` says what each test did."""
@@ -112,34 +109,24 @@ class _Verdict:
     stderr: str = ""
 
 
-class _Run:
-    """How the tests of one answer are run; a test of a function has a `key` that no other test's program knows."""
-
-    def __init__(self, argv: list[str], files: dict[str, bytes], tests: CodeTests) -> None:
-        self.argv = argv
-        self.files = files
-        self.keys = [""] * len(tests.tests)
-        self.inputs = [str(test.input) for test in tests.tests]
-        if tests.function is not None:
-            self.files = {**files, _CALLER: program_text(_CALLER, "opencode_rubrics").encode()}
-            self.keys = [secrets.token_hex(16) for _ in tests.tests]
-            self.inputs = [f"{key}\n{test.input!r}" for key, test in zip(self.keys, tests.tests, strict=True)]
+def _batch(argv: list[str], files: dict[str, bytes], tests: CodeTests) -> tuple[ProgramBatch, list[str]]:
+    """How the tests of one answer are run; a test of a function has a key that no other test's program knows."""
+    if tests.function is None:
+        return ProgramBatch(argv, files, [str(test.input) for test in tests.tests]), [""] * len(tests.tests)
+    keys = [secrets.token_hex(16) for _ in tests.tests]
+    inputs = [f"{key}\n{test.input!r}" for key, test in zip(keys, tests.tests, strict=True)]
+    caller = program_text(_CALLER, "opencode_rubrics").encode()
+    return ProgramBatch(argv, {**files, _CALLER: caller}, inputs), keys
 
 
 @register_rubric
 class CodeTestsRubric(Rubric[CodeTestsConfig]):
-    """Rewards `passed` (all tests) and `pass_rate` (the share of them), of the task's `code_tests`.
-
-    What each test did lands in `trace.info["code_tests"]`.
-    """
+    """Rewards `passed` (all tests) and `pass_rate` (the share of them), of the task's `code_tests`. What each test did
+    lands in `trace.info["code_tests"]`."""
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
-        """Record both rewards with their weights, and the metrics.
-
-        Raises:
-            ScoringError: a test could not be run.
-            TaskError: the task has no code tests.
-        """
+        """Record both rewards with their weights, and the metrics; a `ScoringError` if a test could not be run, a
+        `TaskError` if the task has no code tests."""
         await super().score(task, trace, runtime)
         verdicts = trace.info.get(INFO_KEY)
         if runtime is not None and verdicts is not None:
@@ -163,8 +150,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
     @vf.metric
     async def tests_timed_out(self, trace: AnyTrace) -> float:
         """How many of them took too long, or were not reached."""
-        verdicts = trace.info.get(INFO_KEY, ())
-        return float(sum(verdict["reason"] in ("timeout", "not reached") for verdict in verdicts))
+        return float(sum(verdict["reason"] in ("timeout", "not reached") for verdict in trace.info.get(INFO_KEY, ())))
 
     def longest(self, task: vf.TaskData) -> float:
         """Every test may take its whole time, up to the time of all."""
@@ -213,13 +199,13 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
                 await self._require_program(argv[0], programs, limits)
                 return [_Verdict(False, "not compiled", compiled.err[-_TAIL_CHARS:])] * len(tests.tests)
             files = {_BINARY: compiled.kept}
-        run = _Run(self._command(name, tests.function), files, tests)
-        ends = await programs.run(ProgramBatch(run.argv, run.files, run.inputs), limits)
+        batch, keys = _batch(self._command(name, tests.function), files, tests)
+        ends = await programs.run(batch, limits)
         if all(end.status.startswith("exit ") and end.status != "exit 0" for end in ends):
-            await self._require_program(run.argv[0], programs, limits)
+            await self._require_program(batch.argv[0], programs, limits)
             if name.endswith(".py"):
                 await self._require_control(name, programs, limits)
-        return [self._judged(*of_one) for of_one in zip(tests.tests, run.keys, ends, strict=True)]
+        return [self._judged(*of_one) for of_one in zip(tests.tests, keys, ends, strict=True)]
 
     def _command(self, name: str, function: str | None) -> list[str]:
         if function is None:
@@ -241,9 +227,10 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
     async def _require_control(self, name: str, programs: AgentPrograms, limits: ProgramLimits) -> None:
         """Refuse to judge, by a `ScoringError`, where a right program fails as well."""
-        run = _Run(self._command(name, "f"), {name: _CONTROL}, CodeTests(function="f", tests=[_CONTROL_TEST], total=1))
-        (end,) = await programs.run(ProgramBatch(run.argv, run.files, run.inputs), limits)
-        if not self._judged(_CONTROL_TEST, run.keys[0], end).passed:
+        tests = CodeTests(function="f", tests=[_CONTROL_TEST], total=1)
+        batch, (key,) = _batch(self._command(name, "f"), {name: _CONTROL}, tests)
+        (end,) = await programs.run(batch, limits)
+        if not self._judged(_CONTROL_TEST, key, end).passed:
             raise ScoringError(
                 f"no Python answer can be tested in the sandbox ({end.status}): {end.err[-_TAIL_CHARS:]}"
             )
@@ -265,10 +252,8 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
 
 def with_imports(code: str) -> str:
-    """A Python answer behind one line of imports: what problem sets promise, as far as the answer mentions it.
-
-    Without a byte order mark; as it is where it must come first itself.
-    """
+    """A Python answer behind one line of imports: what problem sets promise, as far as the answer mentions it. Without
+    a byte order mark; as it is where it must come first itself."""
     code = code.removeprefix("\ufeff")
     if _FUTURE.search(code):
         return code

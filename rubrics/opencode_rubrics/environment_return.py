@@ -9,9 +9,8 @@ from typing import Any, Literal
 import verifiers.v1 as vf
 from pydantic import Field
 
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 
 class EnvironmentReturnConfig(RubricConfig):
@@ -28,11 +27,7 @@ class EnvironmentReturnRubric(Rubric[EnvironmentReturnConfig]):
 
     @vf.reward
     async def environment_return(self, trace: AnyTrace) -> float:
-        """The discounted sum of the ledger's rewards.
-
-        Raises:
-            TaskError: the rollout has no ledger.
-        """
+        """The discounted sum of the ledger's rewards; a `TaskError` if the rollout has no ledger."""
         steps = _ledger(trace)["steps"]
         return float(sum(step["reward"] * self.config.discount**index for index, step in enumerate(steps)))
 

@@ -8,9 +8,8 @@ from pydantic import Field, model_validator
 from pydantic_config import BaseConfig
 
 from opencode_rubrics.any_rubric import AnyRubricConfig
-from opencode_rubrics.config import RubricConfig
 from opencode_rubrics.registry import live_rubric, register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, SharedDirectory
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, SharedDirectory
 
 
 class RubricMember(BaseConfig):
@@ -56,11 +55,8 @@ class RubricGroup(Rubric[RubricGroupConfig]):
         return list(dict.fromkeys(found))
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
-        """Record the rewards, with weights multiplied, and the metrics of every member.
-
-        Raises:
-            RolloutError: a member could not score; later members then do not.
-        """
+        """Record the rewards, with weights multiplied, and the metrics of every member; what keeps one from scoring is
+        raised, and later members then do not score."""
         for member, rubric in zip(self.config.members, self.members, strict=True):
             rewards, metrics = trace.rewards, trace.metrics
             trace.rewards, trace.metrics = {}, {}

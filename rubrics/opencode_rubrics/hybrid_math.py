@@ -13,18 +13,16 @@ from typing import Any, Generic, Literal
 import verifiers.v1 as vf
 from agent_sandbox.surrogates import has_lone_surrogate
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
-from agent_sandbox.toolbox.scoring import Scoring, scoring_of
+from agent_sandbox.toolbox.scoring import ScoringError, scoring_of
 from agent_sandbox.toolbox.workdir import in_workdir
 from mathverdict.finals import reference_value
 from mathverdict.verdict import Source
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 from typing_extensions import TypeVar
 
-from opencode_rubrics.errors import JudgeError, ScoringError
-from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge
+from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge, JudgeError, JudgeOptions
 from opencode_rubrics.math.rules_result import RulesResult
 from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool, usable_cores
-from opencode_rubrics.math_config import HybridMathConfig, MathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
 
@@ -32,6 +30,32 @@ INFO_KEY = "math"
 """Where `trace.info` says how the score came about."""
 
 _NONE_ON_THIS = "the judge gives no verdict on this answer, though it gives one on the reference"
+
+
+class MathConfig(JudgeOptions):
+    """What both math rubrics have in common: the rules' limits and the judge behind them, who answers A (right), B
+    (wrong) or C (cannot be told)."""
+
+    timeout_seconds: float = Field(5.0, gt=0, allow_inf_nan=False)
+    """CPU seconds that one answer may cost; beyond them the rules say no ("timed_out")."""
+    max_workers: int | None = Field(None, ge=1)
+    """Worker processes that verify on the host, shared by all rollouts of this process. `None`: one per usable core;
+    more make nothing faster."""
+    max_answer_bytes: int = Field(64 * 1024, ge=1, le=1 << 20)
+    """A larger answer is a 0 ("oversized")."""
+    use_judge_fallback: bool = False
+    """Ask a language model when the rules say no to an answer that is there."""
+
+
+class HybridMathConfig(MathConfig):
+    """Options of `HybridMathRubric`."""
+
+    type: Literal["hybrid-math"] = "hybrid-math"
+    answer_source: Literal["reply", "file"] = "reply"
+    """"reply": the last reply's final box, after any `</think>`. "file": the file at `answer_path`."""
+    answer_path: str = Field("answer.txt", pattern=r"[^/]$")
+    """Path in the sandbox, below the work directory unless it is absolute; for `answer_source = "file"`."""
+
 
 MathConfigT = TypeVar("MathConfigT", bound=MathConfig)
 
@@ -63,9 +87,8 @@ class _Scored:
 
     def record(self) -> dict[str, JsonValue]:
         rules = self.ruling.rules
-        decided = "judge" if self.judged else "rules" if self.ruling.text else "none"
         return {
-            "decided_by": decided,
+            "decided_by": "judge" if self.judged else "rules" if self.ruling.text else "none",
             "correct": rules.right or self.by_judge,
             "reason": rules.reason,
             "judge_verdict": self.judged,
@@ -172,16 +195,13 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
     def _pool(self) -> WorkerPool:
         return shared_pool(self, self.config.max_workers or usable_cores())
 
-    async def rule_on_host(self, reference: str, text: str, source: Source, scoring: Scoring) -> RulesResult:
-        """The rules' result from the worker processes of this machine."""
-        return await self._pool().verify(reference, text, source, self.config.timeout_seconds, scoring)
-
     async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str) -> Ruling:
         """The rules' result on a bounded file that is taken out of the sandbox."""
         found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
         if found.state is not FileState.TEXT:
             return Ruling(RulesResult(False, found.state.name.lower()))
-        return Ruling(await self.rule_on_host(reference, found.text, "file", scoring_of(runtime)), found.text)
+        seconds, scoring = self.config.timeout_seconds, scoring_of(runtime)
+        return Ruling(await self._pool().verify(reference, found.text, "file", seconds, scoring), found.text)
 
 
 @register_rubric
@@ -197,6 +217,6 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
         reply = trace.last_reply
         if len(reply.encode(errors="replace")) > self.config.max_answer_bytes:
             return Ruling(RulesResult(False, "oversized"))
-        rules = await self.rule_on_host(reference, reply, "reply", scoring_of(trace))
-        thinking = rules.reason == "unfinished_thinking"
-        return Ruling(rules, "" if thinking else reply.rpartition("</think>")[2], "reply")
+        rules = await self._pool().verify(reference, reply, "reply", self.config.timeout_seconds, scoring_of(trace))
+        answer = "" if rules.reason == "unfinished_thinking" else reply.rpartition("</think>")[2]
+        return Ruling(rules, answer, "reply")

@@ -9,28 +9,27 @@ extracted answer only, whole and behind a mark that nobody could know.
 import contextlib
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, Self
 
 import openai
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.scoring import ScoringError
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
+from pydantic import Field, model_validator
 from verifiers.v1.clients.base import build_async_openai
+from verifiers.v1.configs.client import BaseClientConfig
 from verifiers.v1.types import Usage
 
-from opencode_rubrics.errors import JudgeError
-from opencode_rubrics.judge_options import JudgeOptions
-from opencode_rubrics.rubric import AnyTrace
+from opencode_rubrics.rubric import AnyTrace, RubricConfig
 
 MAX_ANSWER_CHARS = 2000
 """A longer answer is not put before the judge: a part of it could agree where all of it does not."""
 
 _REFUSALS = (400, 403, 413, 422)
 """Statuses that can be about the text of the request."""
-_BROKE_DOWN = 500
-"""What an endpoint answers that fails by itself, or on this text."""
 _CONTROL_TOKEN = re.compile(
     r"<(?=[|\uff5c<]|/?(?:s|bos|eos|pad|unk|cls|sep|mask|unused\d+|(?:start|end)_of_\w+)>)|\[(?=/?[a-z_]{3,}\])",
     re.IGNORECASE,
@@ -38,6 +37,36 @@ _CONTROL_TOKEN = re.compile(
 """The first character of what models take for the end of a turn, or the beginning of another, wherever it stands."""
 
 _INTRODUCTION = r"(?:(?:final\s+)?(?:verdict|answer|judg(?:e)?ment)\b[\W_]*(?:is\b)?[\W_]*)?"
+_PLACEHOLDERS = ("{question}", "{reference}", "{answer}")
+
+
+class JudgeOptions(RubricConfig):
+    """The options of every rubric that asks a judge."""
+
+    judge_model: str = "gpt-5-nano"
+    """The judge's model name."""
+    judge_client: BaseClientConfig = BaseClientConfig()
+    """The judge's endpoint, any OpenAI-compatible one: `base_url`, `api_key_var`, headers."""
+    judge_sampling: vf.SamplingConfig = vf.SamplingConfig()
+    """Sampling of the judge's calls; what the endpoint does not know goes along as is."""
+    judge_prompt: str | None = None
+    """Another prompt, with `{question}`, `{reference}` and `{answer}`; it has to ask for one of the rubric's choices
+    alone on the last line. `None`: the rubric's own."""
+    judge_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    """Seconds per attempt."""
+    judge_max_retries: int = Field(4, ge=0, le=20)
+    """Further attempts after a timeout, a lost connection, a 408, 409, 429 or 5xx, with growing pauses."""
+
+    @model_validator(mode="after")
+    def _check_prompt(self) -> Self:
+        missing = [name for name in _PLACEHOLDERS if self.judge_prompt is not None and name not in self.judge_prompt]
+        if missing:
+            raise ValueError(f"judge_prompt must hold {', '.join(missing)}, which are replaced in every call")
+        return self
+
+
+class JudgeError(ScoringError):
+    """The judge gave no verdict: unreachable, refused, cut off, or not to be understood."""
 
 
 class _NoVerdict(JudgeError):
@@ -50,20 +79,15 @@ class _NoVerdict(JudgeError):
 
 
 class Judge(vf.Judge[str]):
-    """verifiers' judge with a stricter verdict; `verdict_on` asks it.
+    """verifiers' judge with a stricter verdict; `verdict_on` asks it. The prompt is the options' own, else that in
+    `prompt_file` of this package; `name` is what its calls are called on the trace.
 
     The call is made here, because verifiers' own neither tries again nor tells why a reply ended, and the errors of a
     judge that refused or was cut off have to say so.
-
-    Args:
-        options: the model, and how it is asked.
-        prompt_file: the file of this package with the prompt for them, unless the options bring one.
-        name: what its calls are called on the trace.
     """
 
     def __init__(self, options: JudgeOptions, choices: Sequence[str], prompt_file: str, name: str) -> None:
-        endpoint = options.judge_client.model_dump()
-        super().__init__(vf.JudgeConfig(**endpoint, name=name, model=options.judge_model))
+        super().__init__(vf.JudgeConfig(**options.judge_client.model_dump(), name=name, model=options.judge_model))
         self.prompt = options.judge_prompt or files(__package__).joinpath(prompt_file).read_text("utf-8")
         self._options = options
         self._choices = choices
@@ -103,8 +127,14 @@ class Judge(vf.Judge[str]):
         a `JudgeError` tells an unreachable judge, a refusal, a reply that was cut off and one that cannot be understood
         apart."""
         request = {"model": self.config.model, "messages": [{"role": "user", "content": messages}]}
-        with self._recording_failure(trace, request):
+        try:
             completion = await self._ask(request)
+        except JudgeError as error:
+            if trace is not None:
+                # As verifiers puts those that brought a reply.
+                call = {"name": self.reward_name, "request": request, "error": str(error)}
+                trace.info.setdefault("judge_calls", []).append(call)
+            raise
         choice = completion.choices[0]
         text = (choice.message.content or "") if choice.message is not None else ""
         response = vf.JudgeResponse[str](text=text, usage=Usage.from_openai(completion.usage))
@@ -112,17 +142,6 @@ class Judge(vf.Judge[str]):
             trace.record_judge_call(name=self.reward_name, request=request, response=response)
         response.parsed = self._verdict(choice, text)
         return response
-
-    @contextlib.contextmanager
-    def _recording_failure(self, trace: AnyTrace | None, request: dict[str, Any]) -> Iterator[None]:
-        """Put a call that brought no reply among the trace's judge calls, as verifiers puts those that did."""
-        try:
-            yield
-        except JudgeError as error:
-            if trace is not None:
-                call = {"name": self.reward_name, "request": request, "error": str(error)}
-                trace.info.setdefault("judge_calls", []).append(call)
-            raise
 
     async def _ask(self, request: dict[str, Any]) -> ChatCompletion:
         options, model = self._options, self.config.model
@@ -138,7 +157,7 @@ class Judge(vf.Judge[str]):
             )
             if error.status_code in _REFUSALS:
                 raise _NoVerdict(message, again=False) from error
-            if error.status_code == _BROKE_DOWN:
+            if error.status_code == 500:  # the endpoint fails by itself, or on this text
                 raise _NoVerdict(message, passing=True) from error
             raise JudgeError(message) from error
         except openai.OpenAIError as error:

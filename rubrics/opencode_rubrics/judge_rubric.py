@@ -9,12 +9,11 @@ from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
 from agent_sandbox.surrogates import has_lone_surrogate
+from agent_sandbox.toolbox.scoring import ScoringError
 from pydantic import Field, model_validator
 
 from opencode_rubrics.answer import GivenAnswer, given_answer
-from opencode_rubrics.errors import JudgeError, ScoringError
-from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge
-from opencode_rubrics.judge_options import JudgeOptions
+from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge, JudgeError, JudgeOptions
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric
 
@@ -56,12 +55,8 @@ class JudgeRubric(Rubric[JudgeRubricConfig]):
 
     @vf.reward
     async def judge_reward(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """The number of the judge's choice; 0 for an answer that is missing or unusable.
-
-        Raises:
-            JudgeError: the judge gave no verdict on this answer, and none on the reference either.
-            ScoringError: the task has no reference, or lacks the question's column.
-        """
+        """The number of the judge's choice; 0 for an answer that is missing or unusable. A `JudgeError` if there is no
+        verdict, not on the reference either; a `ScoringError` if the task has no reference, or not the question."""
         reference = getattr(task, "answer", None)
         if not isinstance(reference, str) or not reference.strip():
             raise ScoringError('rubric "judge" needs a task with an answer: set the row\'s answer')

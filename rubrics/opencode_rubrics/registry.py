@@ -13,8 +13,7 @@ from typing import Any
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.any_rubric import rubric_class
-from opencode_rubrics.config import RubricConfig
-from opencode_rubrics.rubric import Rubric
+from opencode_rubrics.rubric import Rubric, RubricConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.registry")
 
@@ -24,11 +23,8 @@ _holders = 0
 
 
 def register_rubric(rubric: type[Rubric[Any]]) -> type[Rubric[Any]]:
-    """Class decorator: make `rubric` the one that its config class stands for.
-
-    Raises:
-        TypeError: the class names no config (`Rubric[MyConfig]`), or another class has it already.
-    """
+    """Class decorator: make `rubric` the one that its config class stands for. A `TypeError` if it names no config
+    (`Rubric[MyConfig]`), or another class has that already."""
     config = rubric.config_type()
     if config is None:
         raise TypeError(f'rubric "{rubric.__name__}" names no config class; derive it from Rubric[MyConfig]')
@@ -39,11 +35,8 @@ def register_rubric(rubric: type[Rubric[Any]]) -> type[Rubric[Any]]:
 
 
 def live_rubric(config: RubricConfig) -> Rubric[Any]:
-    """The live rubric of `config`, made on first use.
-
-    Raises:
-        LookupError: no rubric is registered for the config's class, or known by its `type`.
-    """
+    """The live rubric of `config`, made on first use; a `LookupError` if none is registered for the config's class, or
+    known by its `type`."""
     config = config.resolved()
     key = (type(config), config.model_dump_json())
     rubric = _live.get(key)
@@ -68,10 +61,8 @@ def _class_of(config: RubricConfig) -> type[Rubric[Any]]:
 
 @contextlib.asynccontextmanager
 async def rubrics_in_use() -> AsyncIterator[None]:
-    """Keep this process's rubrics alive; when the last holder leaves, tear all of them down.
-
-    A teardown that fails is logged and keeps no other from running.
-    """
+    """Keep this process's rubrics alive; when the last holder leaves, tear all of them down. A teardown that fails is
+    logged and keeps no other from running."""
     global _holders  # noqa: PLW0603 - the registry is the process's, by design
     _holders += 1
     try:

@@ -14,28 +14,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import verifiers.v1 as vf
 from agent_sandbox.programs import program_argv
 from agent_sandbox.toolbox.checked_run import require_alive, run_checked
 from agent_sandbox.toolbox.pieces import send_in_pieces
 from agent_sandbox.toolbox.processes import TrustedSystem, end_agent, others_held
+from agent_sandbox.toolbox.scoring import ScoringError
 from agent_sandbox.toolbox.workdir import in_workdir
 from agent_sandbox.verifiers_040 import starts_processes, supports_users
+from pydantic import Field
 
-from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.hybrid_math import MathRubric, Ruling
+from opencode_rubrics.hybrid_math import MathConfig, MathRubric, Ruling
 from opencode_rubrics.math.rules_result import RulesResult, rules_result
 from opencode_rubrics.math.scorer import CannotStart, ScorerLost, ScorerRequest, run_scorer
 from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
-from opencode_rubrics.math_config import RemoteHybridMathConfig
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, SharedDirectory
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
 
-_UPLOAD_ROOT = "/var/lib"
+
+class RemoteHybridMathConfig(MathConfig):
+    """Options of `RemoteHybridMathRubric`."""
+
+    type: Literal["remote-hybrid-math"] = "remote-hybrid-math"
+    answer_path: str = Field("answer.txt", pattern=r"[^/]$")
+    """Path in the sandbox of the file that holds the answer, below the work directory unless it is absolute."""
+    scorer_timeout: float = Field(30.0, gt=0, allow_inf_nan=False)
+    """Seconds for the scorer in the sandbox, start-up included; beyond them the rollout is an error."""
+    accept_in_box_scoring: bool = False
+    """Score in the sandbox even where the agent could have replaced its programs (a container in which it is root).
+    False: there the answer is taken out and verified on the host."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,10 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             return await self._in_trusted_system(runtime, runtime.trusted_python)
         others = False
         if task.agent_user is not None and supports_users(runtime):
-            others = await _end_agent_user(runtime, task.agent_user)
+            failure = f"the processes of agent_user {task.agent_user!r} could not be ended"
+            argv = program_argv("kill_user.sh", task.agent_user)
+            ended = await run_checked(runtime, argv, failure, error=ScoringError)
+            others = ended.stdout.strip() != "0"  # root's are not
         if not (others or self.config.accept_in_box_scoring) or not starts_processes(runtime):
             return None
         bundle = await ensure_bundle()
@@ -116,7 +130,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         shown = await run_checked(runtime, ["test", "-d", bundle.target], failure, accepted=(0, 1))
         return _Place(python, bundle.target if shown.exit_code == 0 else await self._uploaded(runtime, bundle, "/tmp"))
 
-    async def _uploaded(self, runtime: vf.Runtime, bundle: ScorerBundle, root: str = _UPLOAD_ROOT) -> str:
+    async def _uploaded(self, runtime: vf.Runtime, bundle: ScorerBundle, root: str = "/var/lib") -> str:
         """The image's own bundle if it is the same, else upload it into a fresh directory; the agent's processes have
         ended before."""
         directory = f"{root}/opencode-scorer-{secrets.token_hex(8)}"
@@ -153,11 +167,3 @@ def _ruling(result: Mapping[str, Any], seconds: float) -> Ruling:
     if state == "no_reference":
         rules_result({"no_reference": True})
     raise ScoringError(f"math-verify crashed in the sandbox ({result.get('reason')}): give the sandbox more memory")
-
-
-async def _end_agent_user(runtime: vf.Runtime, user: str) -> bool:
-    """End all processes of the agent's user in a container; False if that user is root, so that nothing is ended. It is
-    a `ScoringError` that there is no such user, or that processes survive."""
-    failure = f"the processes of agent_user {user!r} could not be ended"
-    result = await run_checked(runtime, program_argv("kill_user.sh", user), failure, error=ScoringError)
-    return result.stdout.strip() != "0"

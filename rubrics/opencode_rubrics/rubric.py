@@ -14,15 +14,33 @@ from pathlib import Path
 from typing import Any, Generic
 
 import verifiers.v1 as vf
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError, field_serializer
+from pydantic_config import BaseConfig
 from typing_extensions import TypeVar
 from verifiers.v1.errors import boundary
 from verifiers.v1.utils.decorators import discover_decorated, invoke, seed, unseed
 from verifiers.v1.utils.generic import concrete_type
 
-from opencode_rubrics.config import RubricConfig
-
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
+
+
+class RubricConfig(BaseConfig):
+    """Base of all rubric configurations. A task carries this and nothing else of its rubric: tasks are copied and
+    travel between processes, live rubrics do not (see `registry`)."""
+
+    type: str = ""
+    """Which rubric scores: one of those that ship, the name of another package's entry point, or `module:Class`. None
+    here: the one that fits the row. An id stays as it was written, so that another process finds the same rubric."""
+
+    @field_serializer("type")
+    def _as_read(self, value: str) -> str:
+        # A subclass that narrows `type` to a literal would warn about the id that somebody else gave its rubric.
+        return value
+
+    def resolved(self) -> "RubricConfig":
+        """The configuration that the rubric itself gets: this one, unless it stands for another."""
+        return self
+
 
 ConfigT = TypeVar("ConfigT", bound=RubricConfig)
 FieldT = TypeVar("FieldT")
@@ -43,11 +61,8 @@ class SharedDirectory:
 
 
 def task_field(task: vf.TaskData, name: str, kind: type[FieldT], missing: str) -> FieldT:
-    """What a field of a task's data holds, whatever the class of that data and of what it holds.
-
-    Raises:
-        TaskError: it is not of this kind; the message begins with what is `missing`.
-    """
+    """What a field of a task's data holds, whatever the class of that data and of what it holds. A `TaskError` that
+    begins with what is `missing` if it is not of this kind."""
     try:
         return TypeAdapter(kind).validate_python(getattr(task, name, None), from_attributes=True)
     except ValidationError as error:
@@ -121,12 +136,10 @@ class Rubric(Generic[ConfigT]):
 def _runnable(rubric: object, kind: str, runtime: vf.Runtime | None) -> list[Any]:
     """The rubric's scorers of one kind that can run: all of them, or those that need no runtime."""
     scorers = discover_decorated(rubric, kind)
-    if runtime is not None:
-        return scorers
-    skipped = [fn.__name__ for fn in scorers if _requires_runtime(fn)]
-    if skipped:
+    runnable = [fn for fn in scorers if runtime is not None or not _requires_runtime(fn)]
+    if skipped := [fn.__name__ for fn in scorers if fn not in runnable]:
         logger.info("score: no runtime, skipped %s", ", ".join(skipped))
-    return [fn for fn in scorers if not _requires_runtime(fn)]
+    return runnable
 
 
 def _requires_runtime(scorer: Scorer) -> bool:

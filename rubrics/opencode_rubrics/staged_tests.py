@@ -8,19 +8,19 @@ whose agent is root the tests run programs of the image that it can have replace
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.archives import unpack_new
 from agent_sandbox.toolbox.command import CommandResult, run_command
 from agent_sandbox.toolbox.processes import TrustedSystem
+from agent_sandbox.toolbox.scoring import ScoringError
 from agent_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
 from agent_sandbox.verifiers_040 import lift_network
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from opencode_rubrics.errors import ScoringError
-from opencode_rubrics.reward_file import Verdict, read_verdict
+from opencode_rubrics.reward_file import Verdict
 
 _CODES = {126: "which cannot be run", 127: "which was not found"}
 _LINE = re.compile(
@@ -39,16 +39,16 @@ TESTS_DIRECTORY = "/tests"
 SCRIPT = f"{TESTS_DIRECTORY}/test.sh"
 DEFAULT_SECONDS = 900.0
 
+ReadVerdict = Callable[[vf.Runtime], Awaitable[Verdict]]
+
 # As Harbor does: not every checkout has it executable, and it names its own interpreter.
 _RUN_SCRIPT = f"chmod +x {SCRIPT} 2>/dev/null; {SCRIPT}"
 
 
 def lacked_program(result: CommandResult) -> str:
-    """What says that a program was lacking, by its exit code or what a shell wrote; empty if nothing does.
-
-    A script that goes on after such a line, and writes a verdict, has judged less than it means to. Only the end of a
-    long output is known.
-    """
+    """What says that a program was lacking, by its exit code or what a shell wrote; empty if nothing does. A script
+    that goes on after such a line, and writes a verdict, has judged less than it means to. Only the end of a long
+    output is known."""
     found = next((line for text in (result.stderr, result.stdout) if (line := _LINE.search(text))), None)
     code = "" if result.timed_out else _CODES.get(result.exit_code, "")
     told = [found[0].strip()[:200]] if found else []
@@ -88,15 +88,6 @@ class StagedTests(BaseModel):
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What is read of a verdict."""
-
-    key: str = "reward"
-    lowest: float = 0.0
-    highest: float = 1.0
-
-
-@dataclass(frozen=True)
 class TestRun:
     """One run of the tests; the `verdict` of a run that gave none names the problem."""
 
@@ -105,11 +96,6 @@ class TestRun:
     verdict: Verdict
     script: CommandResult | None = None
     """None if it never ran."""
-
-    @property
-    def exit_code(self) -> int | None:
-        """Of the script; None if it never ran."""
-        return None if self.script is None else self.script.exit_code
 
     @property
     def warning(self) -> str:
@@ -134,18 +120,11 @@ def require_box(runtime: vf.Runtime) -> None:
 
 
 async def run_tests(
-    runtime: vf.Runtime, tests: StagedTests, workdir: str, expected: Expected, *, exposed: bool
+    runtime: vf.Runtime, tests: StagedTests, workdir: str, read: ReadVerdict, *, exposed: bool
 ) -> TestRun:
-    """Stage the tests, run their script, read what it says.
-
-    Args:
-        runtime: the sandbox, without any process of the agent's.
-        exposed: whether an agent that was root can have replaced programs of the sandbox.
-
-    Raises:
-        ScoringError: the script runs agent code, which cannot be kept apart from it in this sandbox.
-        TaskError: the sandbox is this machine itself.
-    """
+    """Stage the tests, run their script, and `read` what it says, in a sandbox without any process of the agent's;
+    `exposed` if an agent that was root can have replaced programs of it. A `ScoringError` if the script runs agent
+    code, which cannot be kept apart from it there, a `TaskError` if the sandbox is this machine itself."""
     require_box(runtime)
     await lift_network(runtime)
     async with scoring_home(runtime, workdir, exposed=exposed) as home:
@@ -162,7 +141,7 @@ async def run_tests(
         raise ScoringError(f"the tests run agent code, and it could not be kept apart: {home.failure}")
     if script.timed_out:
         return TestRun(Verdict(problem=f"{SCRIPT} did not end within {tests.timeout:g} s"), script)
-    verdict = await read_verdict(runtime, expected.key, expected.lowest, expected.highest)
+    verdict = await read(runtime)
     if verdict.problem:
         verdict = Verdict(problem=f"{verdict.problem} ({SCRIPT}: {script.ending()})")
     return TestRun(verdict, script)
@@ -170,18 +149,15 @@ async def run_tests(
 
 async def _run_script(runtime: vf.Runtime, tests: StagedTests, workdir: str, home: ScoringHome) -> CommandResult:
     trusted = isinstance(runtime, TrustedSystem)
+    # Without the XDG directories: installers put programs below them where they are set, and scripts look at HOME.
+    own = {name: value for name, value in home.environment.items() if trusted and not name.startswith("XDG_")}
     return await run_command(
         runtime,
         _RUN_SCRIPT,
         workdir=workdir,
         timeout=tests.timeout,
-        environment={**(_own_places(home.environment) if trusted else {}), **tests.env},
+        environment={**own, **tests.env},
         # In a container our tools would stand before those of the image, which the script may have been written for.
         tools=home.tools if trusted else "",
         shell=home.shell,
     )
-
-
-def _own_places(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without the XDG directories: installers put programs below them where they are set, and scripts look at HOME."""
-    return {name: value for name, value in environment.items() if not name.startswith("XDG_")}

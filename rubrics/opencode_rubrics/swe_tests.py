@@ -12,13 +12,11 @@ from typing import Any, Literal
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.processes import end_agent
-from agent_sandbox.toolbox.scoring import scoring_of
+from agent_sandbox.toolbox.scoring import ScoringError, scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
 
-from opencode_rubrics.config import RubricConfig
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, task_field
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
 from opencode_rubrics.swe.grading import Grade, grade, untouched_box
 from opencode_rubrics.swe.meddling import signs_of
 from opencode_rubrics.swe.parsers import decided
@@ -45,12 +43,8 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
 
     @vf.reward
     async def solved(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """The verdict.
-
-        Raises:
-            ScoringError: the suite gives no evidence in an untouched sandbox either.
-            TaskError: the task has no problem of this kind.
-        """
+        """The verdict; a `ScoringError` if the suite gives no evidence in an untouched sandbox either, a `TaskError` if
+        the task has no problem of this kind."""
         problem, workdir, scoring = _problem(task), workdir_of(trace), scoring_of(trace)
         record: dict[str, Any] = {"problem": ""}
         trace.info[INFO_KEY] = record
@@ -128,8 +122,11 @@ async def _changed(
             raise
         change.environment += sorted(ignored)
         files = await take_files(runtime, workdir, after, [path for path in new["solution"] if path not in ignored])
-    originals = await _originals(box, workdir, before, [*files, *lost["solution"]])
-    for path in [*files, *lost["solution"]]:
+    judged = [*files, *lost["solution"]]
+    originals: dict[str, File] = {}
+    with suppress(TreeError):  # as far as the untouched sandbox's own can be taken out
+        originals = await take_files(box, workdir, before, [path for path in judged if path in before])
+    for path in judged:
         if configures_tests(path, originals.get(path), files.get(path)):
             change.tests.append(path)
         elif path in files:
@@ -137,14 +134,6 @@ async def _changed(
         else:
             change.gone.append(path)
     return change, signs_of(originals, change.files)
-
-
-async def _originals(box: vf.Runtime, workdir: str, before: Tree, paths: list[str]) -> dict[str, File]:
-    """What the untouched sandbox has at these paths, as far as it can be taken out."""
-    try:
-        return await take_files(box, workdir, before, [path for path in paths if path in before])
-    except TreeError:
-        return {}
 
 
 def _told(change: Change, signs: list[str]) -> dict[str, Any]:

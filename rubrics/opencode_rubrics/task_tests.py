@@ -16,17 +16,15 @@ from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.checked_run import require_alive
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, scoring_of
+from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import Field, model_validator
 from verifiers.v1.utils.artifacts import Artifact, collect, restore
 
-from opencode_rubrics.config import RubricConfig
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.reward_file import Verdict
-from opencode_rubrics.rubric import AnyTrace, Rubric, task_field
-from opencode_rubrics.staged_tests import Expected, StagedTests, TestRun, VerifierBox, run_tests
+from opencode_rubrics.reward_file import Verdict, read_verdict
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
+from opencode_rubrics.staged_tests import StagedTests, TestRun, VerifierBox, run_tests
 
 _SECONDS = 300.0
 
@@ -60,11 +58,8 @@ class _Place:
 async def carry_artifacts(paths: Sequence[str], origin: tuple[vf.Runtime, str], target: tuple[vf.Runtime, str]) -> None:
     """Put what is at `paths` and below /logs/artifacts in one sandbox at the same paths of another.
 
-    A path that is missing is removed in the other, too. A sandbox is named with its work directory.
-
-    Raises:
-        ArtifactProblem: what the agent left is too large, leads outside, or cannot be read.
-        ScoringError: the other sandbox could not take them.
+    A path that is missing is removed in the other, too. A sandbox is named with its work directory. What the agent left
+    may be an `ArtifactProblem`; that the other sandbox could not take them is a `ScoringError`.
     """
     wanted = [Artifact(source=path, required=False) for path in paths]
     place: Any = _Place(*origin)
@@ -109,24 +104,18 @@ class TaskTestsConfig(RubricConfig):
 
 @register_rubric
 class TaskTestsRubric(Rubric[TaskTestsConfig]):
-    """Reward `solved`: the number that the task's tests write to `/logs/verifier/reward.json` or `reward.txt`.
-
-    The run lands in `trace.info["tests"]`, further numbers of `reward.json` among the metrics.
-    """
+    """Reward `solved`: the number that the task's tests write to `/logs/verifier/reward.json` or `reward.txt`. The run
+    lands in `trace.info["tests"]`, further numbers of `reward.json` among the metrics."""
 
     @vf.reward
     async def solved(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """The tests' number.
-
-        Raises:
-            ScoringError: the tests give no verdict, not in an untouched copy of the sandbox either.
-            TaskError: the task has no tests.
-        """
+        """The tests' number; a `ScoringError` if they give no verdict, not in an untouched copy of the sandbox either,
+        a `TaskError` if the task has none."""
         tests = task_field(task, "tests", StagedTests, 'rubric "task-tests" needs a task with tests')
         workdir = workdir_of(trace)
         if tests.box is None:
             exposed = task.agent_user in (None, "root", "0")
-            run = await run_tests(runtime, tests, workdir, self._expected, exposed=exposed)
+            run = await run_tests(runtime, tests, workdir, self._read, exposed=exposed)
         else:
             run = await self._run_apart(tests, tests.box, scoring_of(trace), runtime, workdir)
         record = trace.info[INFO_KEY] = run.record()
@@ -143,9 +132,8 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         tests = getattr(task, "tests", None)
         return tests.timeout if isinstance(tests, StagedTests) else 0.0
 
-    @property
-    def _expected(self) -> Expected:
-        return Expected(self.config.reward_key, self.config.reward_min, self.config.reward_max)
+    async def _read(self, runtime: vf.Runtime) -> Verdict:
+        return await read_verdict(runtime, self.config.reward_key, self.config.reward_min, self.config.reward_max)
 
     async def _run_apart(
         self, tests: StagedTests, box: VerifierBox, scoring: Scoring, runtime: vf.Runtime | None, workdir: str
@@ -158,7 +146,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
                     await carry_artifacts(box.artifacts, (runtime, workdir), (apart, there))
                 except ArtifactProblem as error:
                     return TestRun(Verdict(problem=str(error)))
-            return await run_tests(apart, tests, there, self._expected, exposed=False)
+            return await run_tests(apart, tests, there, self._read, exposed=False)
 
     async def _blamed(self, tests: StagedTests, scoring: Scoring, workdir: str, problem: str) -> str:
         """Why the agent is to blame for a missing verdict; a `ScoringError` if it is not, or nobody can say."""
@@ -166,7 +154,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             raise ScoringError(f"the tests gave no verdict: {problem}")
         if tests.box is None:
             async with scoring.spare_box() as copy:
-                again = await run_tests(copy, tests, workdir, self._expected, exposed=False)
+                again = await run_tests(copy, tests, workdir, self._read, exposed=False)
         else:
             again = await self._run_apart(tests, tests.box, scoring, None, workdir)
         if again.verdict.problem:

@@ -11,15 +11,14 @@ from typing import Annotated, Literal, Self
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.checked_run import require_alive
 from agent_sandbox.toolbox.command import CommandResult, run_command
+from agent_sandbox.toolbox.scoring import ScoringError
 from agent_sandbox.toolbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
 from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from opencode_rubrics.config import RubricConfig
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.reward_file import Verdict, read_reward_file
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.reward_file import read_reward_file
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
 
@@ -74,12 +73,8 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
 
     @vf.reward
     async def verify(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """Passed ÷ total of the task's verify commands, or the reward file's number.
-
-        Raises:
-            ScoringError: a verify command runs agent code, which cannot be kept apart from it in this sandbox.
-            TaskError: the task has no verify commands.
-        """
+        """Passed ÷ total of the task's verify commands, or the reward file's number; a `ScoringError` if one runs agent
+        code, which cannot be kept apart from it in this sandbox, a `TaskError` if there are none."""
         plan = _plan(task)
         workdir = self.directory(trace)
         exposed = task.agent_user in (None, "root", "0")
@@ -107,7 +102,9 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
     ) -> float:
         """The reward for what the commands did, after the last of them."""
         if self.config.reward_file:
-            written = await self._written(runtime, home)
+            if not home.reward_file:
+                return explained(trace, f"no verify command wrote {REWARD_PATH}")
+            written = await read_reward_file(runtime, self.config.reward_min, self.config.reward_max)
             return explained(trace, written.problem) if written.problem else written.reward
         if home.reward_file:
             # Not the share of commands that pass, either: those that write a reward as a rule always exit 0.
@@ -122,7 +119,6 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         self, plan: VerifyPlan, trace: AnyTrace, runtime: vf.Runtime, home: ScoringHome, workdir: str
     ) -> list[CommandResult]:
         """Results of all commands, recorded as they come."""
-        timeout = plan.verify_timeout or self.config.command_timeout
         records = trace.info["verify"] = []
         results: list[CommandResult] = []
         for command in plan.verify:
@@ -130,7 +126,7 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
                 runtime,
                 command,
                 workdir=workdir,
-                timeout=timeout,
+                timeout=plan.verify_timeout or self.config.command_timeout,
                 environment=home.environment,
                 tools=home.tools,
                 shell=home.shell,
@@ -142,11 +138,6 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
             # A sandbox that died stays dead, so one probe after the last command covers all of them.
             await require_alive(runtime, f"running verify command {failed[0].command!r}")
         return results
-
-    async def _written(self, runtime: vf.Runtime, home: ScoringHome) -> Verdict:
-        if not home.reward_file:
-            return Verdict(problem=f"no verify command wrote {REWARD_PATH}")
-        return await read_reward_file(runtime, self.config.reward_min, self.config.reward_max)
 
     @vf.metric
     async def verify_passed(self, trace: AnyTrace) -> float:

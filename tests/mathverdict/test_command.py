@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from mathverdict import verify_text
-from mathverdict.__main__ import main
-from mathverdict.reading import reading
+from mathverdict.__main__ import main, reading
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

@@ -11,8 +11,7 @@ from opencode_env.opencode.build_cache import CachedBuild
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.install import install
 from opencode_env.opencode.install_record import InstallRecord
-from opencode_rubrics import RemoteHybridMathRubric
-from opencode_rubrics.math_config import RemoteHybridMathConfig
+from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 
 from tests.rubrics.math_places import Place, image_with_agent_user
 from tests.rubrics.math_support import score

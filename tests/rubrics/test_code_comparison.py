@@ -9,7 +9,7 @@ import pytest
 from agent_sandbox.programs import program_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opencode_rubrics.code.comparison import same_output, same_result
+from opencode_rubrics.code.problem import same_output, same_result
 from opencode_rubrics.code_tests import _IMPORTED, with_imports
 
 

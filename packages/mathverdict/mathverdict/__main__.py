@@ -8,15 +8,23 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from .bounded import BROKE_DOWN, DEADLINE_SIGNAL, in_child
-from .equality import compare
+from .choices import reference_choice, same_choices
+from .equality import MAX_EXPRESSION_CHARS, compare
 from .finals import reference_value
-from .reading import reading
+from .normalize import normalize, without_lead
+from .notations import date_of, notation_of
+from .numbers import read_number
+from .progressions import progression_of
+from .quantities import quantity_of
+from .realsets import real_set
+from .relations import relation_of, tree_of
+from .structure import structure_of
 from .verdict import Source, verify_text
+from .words import as_words, meaning
 
-_VALUED = ("--source", "--seconds")
 _WHY = {
     "equal": "the answer is the reference",
     "different": "the answer is not the reference",
@@ -30,6 +38,7 @@ _WHY = {
     "timed_out": "the comparison takes longer than --seconds",
     "crashed": "the comparison breaks down over the answer",
 }
+_STRUCTURES = {"()": "tuple", "[]": "list", "{}": "set", "list": "list", "matrix": "matrix", "union": "union"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -71,7 +80,7 @@ def _options_first(arguments: Sequence[str]) -> list[str]:
     for argument in rest:
         if argument == "--":
             texts += rest
-        elif argument in _VALUED:
+        elif argument in ("--source", "--seconds"):
             options += [argument, next(rest, "")]
         elif argument == "-h" or argument.startswith("--"):
             options.append(argument)
@@ -92,6 +101,49 @@ def _found(reference: str, answer: str, source: Source) -> str:
 
 def _read(text: str) -> dict[str, str]:
     return {"text": text, **reading(text)._asdict()}
+
+
+class Reading(NamedTuple):
+    """What a text is taken for, such as "number", and its form, such as "1/2"."""
+
+    kind: str
+    form: str
+
+
+def reading(text: str) -> Reading:
+    """How `text` is read when it stands alone; a comparison may read it as the other side is written."""
+    text = meaning(without_lead(text))
+    if date_of(text):
+        return Reading("date", text)
+    if same_choices(text, text):
+        return Reading("choices", text)
+    if choice := reference_choice(text):
+        return Reading("choice", f"{choice.letter} {choice.text}".strip())
+    if progression_of(text):
+        return Reading("progression", text)
+    if (words := as_words(text)) is not None:
+        return Reading("words", words)
+    form = normalize(text)
+    if not form or len(form) > MAX_EXPRESSION_CHARS:
+        return Reading("text", form)
+    return _formula(form)
+
+
+def _formula(form: str) -> Reading:
+    if notation := notation_of(form):
+        return Reading(notation.kind, " : ".join(notation.parts))
+    if relation := relation_of(form):
+        return Reading("equation" if relation.is_equation else "relation", form)
+    if (structure := structure_of(form)) and structure.kind in _STRUCTURES:
+        return Reading(_STRUCTURES[structure.kind], form)
+    if real_set(form):
+        return Reading("set of reals", form)
+    if number := read_number(form):
+        return Reading("number", f"{number.value}" + (" percent" if number.percent else ""))
+    quantity = quantity_of(form)
+    if quantity.unit:
+        return Reading("quantity", f"{quantity.figure} [{quantity.unit}]")
+    return Reading("formula" if tree_of(form) is None else "expression", form)
 
 
 def _told(found: dict[str, object]) -> str:

@@ -53,11 +53,7 @@ def _parsed(text: str) -> Any:
 
 
 def equal_expressions(reference: str, answer: str) -> bool:
-    """Whether two spelled expressions are equal.
-
-    Raises:
-        Unreadable: one of them is not a text that math-verify reads.
-    """
+    """Whether two spelled expressions are equal; `Unreadable` if one is not a text that math-verify reads."""
     known = _letters(reference)
     if not (_trusted(reference) and _trusted(answer)) or "'" in answer or not _letters(answer) <= known:
         raise Unreadable(answer)

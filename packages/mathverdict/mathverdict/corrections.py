@@ -6,8 +6,7 @@ merely follow, checks and confirmations leave it as it is.
 
 import re
 
-from .number_words import in_figures
-from .words import as_words
+from .words import as_words, in_figures
 
 _TRUE = r"(?:(?:correct|right|actual|true|proper|revised|corrected|updated|new)\s+)"
 _NOUN = r"(?:answer|result|solution|value|number|count|total|sum|probability|area|length|ratio)"

@@ -113,7 +113,7 @@ def _compare_normalized(gold: str, given: str, depth: int) -> Comparison:
     if form and other:
         if _same_structure(form, other, depth):
             return Comparison(True, kind)
-    elif (form or other) and _equal_to_only_element(form, other, gold, given, depth):
+    elif _equal_to_only_element(form, other, gold, given, depth):
         return Comparison(True, kind)
     if kind or _ORDER.search(gold) or _ORDER.search(given) or r"\mathbb" in gold + given:
         decided_set = _same_real_set(gold, given)
@@ -176,7 +176,8 @@ def _same_real_set(gold: str, given: str) -> bool | None:
 def _same_structure(form: Structure, other: Structure, depth: int) -> bool:
     kinds = {form.kind, other.kind}
     if kinds == {"matrix"}:
-        return _same_rows(form, other, depth)
+        rows, others = ([row_elements(row) for row in side.elements] for side in (form, other))
+        return len(rows) == len(others) and all(_ordered(*pair, depth) for pair in zip(rows, others, strict=True))
     if "matrix" in kinds:
         return _same_vector(form, other, depth)
     if kinds == {"union"}:
@@ -221,11 +222,6 @@ def _distinct(elements: Sequence[str], depth: int) -> list[str]:
         if not any(equal(known, element, depth + 1) for known in kept):
             kept.append(element)
     return kept
-
-
-def _same_rows(form: Structure, other: Structure, depth: int) -> bool:
-    rows, other_rows = ([row_elements(row) for row in side.elements] for side in (form, other))
-    return len(rows) == len(other_rows) and all(_ordered(*pair, depth) for pair in zip(rows, other_rows, strict=True))
 
 
 def _same_vector(form: Structure, other: Structure, depth: int) -> bool:

@@ -5,8 +5,10 @@ so none can take the memory or the time of 10^(10^9).
 """
 
 import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
+from functools import reduce
 
 MAX_BITS = 1 << 17
 _MAX_FACTORIAL = 9000
@@ -120,6 +122,11 @@ def _modulo(left: Fraction, right: Fraction) -> Fraction:
 
 
 FUNCTIONS: dict[str, Callable[..., Fraction]] = {
+    "add": lambda *terms: reduce(add, terms),
+    "negate": operator.neg,
+    "multiply": multiply,
+    "divide": divide,
+    "power": power,
     "factorial": _factorial,
     "double_factorial": _double_factorial,
     "binomial": _binomial,
@@ -133,7 +140,7 @@ FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "lcm": lambda *values: Fraction(math.lcm(*_whole(values))),
     "root": lambda value, order: root(value, _whole((order,))[0]),
 }
-"""Functions that keep rationals rational, by the names that the grammar gives them."""
+"""Operations and functions that keep rationals rational, by the names that the grammar gives them."""
 
 
 def _bounded(size: int) -> None:

@@ -15,7 +15,7 @@ from mpmath import mp  # type: ignore[import-untyped]
 
 from .exact import Undefined
 from .grammar import parse
-from .numbers import TOLERANCE
+from .numbers import TOLERANCE, close
 from .tree import Node, is_rounded, symbols, walk
 from .values import SLACK, START, Undecidable, Value, real, value_of
 
@@ -25,14 +25,8 @@ _ENOUGH = 4
 _DENOMINATORS = (7, 11, 13, 17, 19)
 
 
-@lru_cache(maxsize=256)
-def read(text: str) -> Node:
-    """The tree of a spelled expression.
-
-    Raises:
-        Unparsable: it is not one.
-    """
-    return parse(text)
+read = lru_cache(maxsize=256)(parse)
+"""As `grammar.parse`, for texts that are asked about again."""
 
 
 def equal_trees(gold: Node, given: Node) -> bool:
@@ -40,8 +34,7 @@ def equal_trees(gold: Node, given: Node) -> bool:
         return True
     if not symbols(given) <= symbols(gold):
         return False
-    rounded = is_rounded(gold) or is_rounded(given)
-    return _equal_everywhere(gold, given, partial(same_value, rounded=rounded))
+    return _equal_everywhere(gold, given, partial(same_value, rounded=is_rounded(gold) or is_rounded(given)))
 
 
 def proportional(gold: Node, given: Node) -> int:
@@ -50,10 +43,10 @@ def proportional(gold: Node, given: Node) -> int:
     rounded = is_rounded(gold) or is_rounded(given)
 
     def steady(left: Value, right: Value, accuracy: int) -> bool:
-        if _is_zero(left) or _is_zero(right):
-            return _is_zero(left) and _is_zero(right)
+        if left == 0 or right == 0:
+            return bool(left == 0 and right == 0)
         if isinstance(left, Fraction) != isinstance(right, Fraction):
-            left, right = (real(side) if isinstance(side, Fraction) else side for side in (left, right))
+            left, right = real(left), real(right)
         ratios.append(right / left)
         return same_value(ratios[0], ratios[-1], accuracy, rounded)
 
@@ -65,16 +58,11 @@ def proportional(gold: Node, given: Node) -> int:
     return 1 if (ratio if isinstance(ratio, Fraction) else mp.re(ratio)) > 0 else -1
 
 
-def _is_zero(value: Value) -> bool:
-    return bool(value == 0)
-
-
 def same_value(left: Value, right: Value, accuracy: int, rounded: bool) -> bool:
     """Whether two values agree: exactly, to all `accuracy` bits that are right, or to the digits of a decimal."""
     if isinstance(left, Fraction) and isinstance(right, Fraction):
-        difference, size = abs(left - right), max(abs(left), abs(right))
-        return difference <= TOLERANCE * min(Fraction(1), size) if rounded else difference == 0
-    a, b = (real(side) if isinstance(side, Fraction) else side for side in (left, right))
+        return close(left, right, rounded)
+    a, b = real(left), real(right)
     rough_difference, rough_size = abs(a - b), max(abs(a), abs(b))
     if rough_difference <= mp.ldexp(rough_size, -accuracy):
         return True
@@ -88,8 +76,7 @@ def _equal_everywhere(gold: Node, given: Node, agree: Any) -> bool:
         return bool(_agree_at(gold, given, {}, agree))
     tried = 0
     skipped: list[dict[str, Fraction]] = []
-    counted = _counted(gold) | _counted(given)
-    for point in points(names, counted):
+    for point in points(names, _counted(gold) | _counted(given)):
         verdict = _agree_at(gold, given, point, agree, only_real=not complex_gold)
         if verdict is None:
             skipped.append(point)
@@ -166,6 +153,6 @@ def rounds_to(exact: str, rounded: str) -> bool:
     if figure is None or value is None:
         return False
     with mp.workprec(START):
-        left, right = real(value) if isinstance(value, Fraction) else value, real(Fraction(figure[0]))
+        left, right = real(value), real(Fraction(figure[0]))
         place = mp.mpf(10) ** -len(figure["places"] or "")
         return bool(abs(left - right) <= min(abs(left) / 100, place * 0.501))

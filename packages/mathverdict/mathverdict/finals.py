@@ -99,9 +99,7 @@ def finals_of_file(text: str) -> Finals:
 
 def reference_value(text: str) -> str:
     """The value in a reference answer: its boxes, last `<answer>` tag or `####` line, else all of it; may be empty.
-
-    Several boxes are one list, unless the text between them says that a later one supersedes those before it.
-    """
+    Several boxes are one list, unless the text between them says that a later one supersedes those before it."""
     boxes = [box for box in _boxes(text) if box.content]
     if boxes:
         listed = [boxes[-1]]
@@ -143,23 +141,20 @@ def _final_boxes(text: str) -> Finals | None:
         return Finals((corrected,))
     if _denied(text, boxes[-1]) or takes_back(text[boxes[-1].end :]):
         return Finals(reason="taken_back")
-    rivals, listed = [boxes[-1]], [boxes[-1]]
-    only_listed = True
+    rivals, only_listed = [boxes[-1]], True
     for box, following in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):
         between = text[box.end : following.start]
         if box.content is None or introduces(between) or supersedes(text[: box.start], between):
             break
-        if only_listed and _is_listed(text, box, following):
-            listed.insert(0, box)
-            rivals.insert(0, box)
-        elif _as_final(text, box, following, between):
-            only_listed = False
+        listed = only_listed and _is_listed(text, box, following)
+        if listed or _as_final(text, box, following, between):
+            only_listed = listed
             rivals.insert(0, box)
     answers = [_with_surroundings(text, box) for box in rivals]
     if other := _OR.match(text, boxes[-1].end):
         answers.append(other["other"])
     answers = list(dict.fromkeys(answers))
-    return Finals(tuple(answers), _joined(text, listed) if len(listed) == len(rivals) > 1 else "")
+    return Finals(tuple(answers), _joined(text, rivals) if only_listed and len(rivals) > 1 else "")
 
 
 def _with_surroundings(text: str, box: _Box) -> str:

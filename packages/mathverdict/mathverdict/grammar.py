@@ -19,11 +19,7 @@ _FUNCTION_LETTERS = frozenset("fghFGHP")
 
 
 def parse(text: str) -> Node:
-    """The tree of a spelled expression.
-
-    Raises:
-        Unparsable: it is not an expression, in whole, or is too long.
-    """
+    """The tree of a spelled expression; `Unparsable` if it is not one, in whole, or is too long."""
     tokens = tokens_of(text)
     if not tokens or len(tokens) > _MAX_TOKENS:
         raise Unparsable(text)
@@ -46,9 +42,7 @@ class _Reader(Stream):
             raise Unparsable("nested too deeply")
         terms = [self._signed(self._term)]
         while self.sees("+", "-"):
-            negative = self.next().kind == "-"
-            term = self._term()
-            terms.append(Node("negate", (term,)) if negative else term)
+            terms.append(self._signed(self._term))
         self._depth -= 1
         return terms[0] if len(terms) == 1 else Node("add", tuple(terms))
 
@@ -229,9 +223,7 @@ class _Reader(Stream):
         raise Unparsable(name)
 
     def _root(self) -> Node:
-        index = number(2)
-        if self.sees("["):
-            index = self._group()
+        index = self._group() if self.sees("[") else number(2)
         return Node("call", (self._script(), index), "root")
 
     def _marked(self, name: str) -> Node:

@@ -72,8 +72,7 @@ def _unsuffixed(text: str) -> Plain | None:
 
 
 def _decimal(text: str) -> Fraction:
-    digits = re.sub(r"[\s,_]", "", text)
-    return Fraction(digits.removesuffix("."))
+    return Fraction(re.sub(r"[\s,_]", "", text).removesuffix("."))
 
 
 def _ratio(groups: dict[str, str | None]) -> Plain | None:
@@ -105,12 +104,12 @@ def same_number(left: Plain, right: Plain) -> bool:
     reference is a percentage."""
     rounded = left.rounded or right.rounded
     shares = [number.value / 100 if number.percent else number.value for number in (left, right)]
-    if _close(shares[0], shares[1], rounded):
+    if close(shares[0], shares[1], rounded):
         return True
-    return (left.percent or not right.percent) and _close(left.value, right.value, rounded)
+    return (left.percent or not right.percent) and close(left.value, right.value, rounded)
 
 
-def _close(left: Fraction, right: Fraction, rounded: bool) -> bool:
+def close(left: Fraction, right: Fraction, rounded: bool) -> bool:
     """Exact equality, or within the tolerance when a decimal is involved."""
     difference = abs(left - right)
     if not rounded:

@@ -87,19 +87,16 @@ def _of_linear(found: "re.Match[str]") -> Progression | None:
         if re.fullmatch(pattern.replace("@", letter), said):
             if name == "integers":
                 return _progression(step, rest, None)
-            start = int(name.split(" ")[1])
-            return None if found["turned"] == "-" else _progression(step, rest, rest + step * start)
+            return None if found["turned"] == "-" else _progression(step, rest, rest + step * int(name.split(" ")[1]))
     return None
 
 
 def _of_words(found: "re.Match[str]") -> Progression | None:
-    if found["parity"] and (found["divisor"] or found["multiple"]):
+    if (found["parity"] and (found["divisor"] or found["multiple"])) or (found["sign"] and found["second"]):
         return None
     step = int(found["divisor"] or found["multiple"] or (2 if found["parity"] else 0))
     rest = 1 if found["parity"] == "odd" else 0
     sign = (found["sign"] or found["second"] or "").strip()
-    if found["sign"] and found["second"]:
-        return None
     if not sign:
         return _progression(step, rest, None)
     return _progression(step, rest, rest if rest or sign != "positive" else step)

@@ -47,7 +47,6 @@ _MINUTES = re.compile(
     r"(?P<degrees>-?\d+)\s*\^\s*\{?\s*\\circ\s*\}?\s*(?P<minutes>\d+)\s*(?:'|\^\s*\{?\s*\\prime\s*\}?)"
     r"(?:\s*(?P<seconds>\d+)\s*(?:''|\"|\^\s*\{\s*\\prime\s*\\prime\s*\}))?"
 )
-_NO_BRACES = str.maketrans("", "", "{}")
 _COMPOUND = (
     re.compile(r"(?P<figure>.*?[\d)}])\s*(?P<unit>(?:\\mu\s*)?\\text\s*\{.*)", re.DOTALL),
     re.compile(
@@ -103,7 +102,9 @@ def quantity_of(text: str) -> Quantity:
         return compound
     for pattern in _CHANGE:
         if found := pattern.match(text):
-            return Quantity(found["figure"].strip(), _direction(found["name"]), needed=True)
+            name = found["name"]
+            unit = "increase" if re.fullmatch(_UP, name) else "decrease" if re.fullmatch(_DOWN, name) else name
+            return Quantity(found["figure"].strip(), unit, needed=True)
     for pattern in (_MARKED, _SPACED, _JOINED):
         found = pattern.search(text)
         if found and found.start() > 0 and any(char.isdigit() or char == "\\" for char in text[: found.start()]):
@@ -144,16 +145,12 @@ def _compound(text: str) -> Quantity | None:
 def _marked(text: str) -> Quantity | None:
     r"""A quantity in one unit that only `\text` and a figure before it tell from a letter, such as `5\text{ nC}`."""
     found = _COMPOUND[0].fullmatch(text)
-    unit = re.sub(r"\\text\s*", " ", found["unit"]).translate(_NO_BRACES).strip() if found else ""
-    if found is None or unit in {"pm", "am", "Pm", "d", "k"} or not measure(unit):
+    if found is None:
+        return None
+    unit = re.sub(r"\\text\s*", " ", found["unit"]).replace("{", "").replace("}", "").strip()
+    if unit in {"pm", "am", "Pm", "d", "k"} or not measure(unit):
         return None
     return Quantity(found["figure"].strip(), unit, known="^" in unit)
-
-
-def _direction(name: str) -> str:
-    if name in {"profit", "loss"}:
-        return name
-    return "increase" if re.fullmatch(_UP, name) else "decrease"
 
 
 def _counted(figure: str, words: str) -> Quantity:
@@ -219,8 +216,10 @@ def same_quantity(gold: Quantity, given: Quantity, equal: Equal) -> bool:
     if given.unit == "cent" and not gold.unit:
         # Like a percent sign it makes the figure a hundredth.
         return False
-    if given.unit == "degree" and not gold.unit and not _is_in_degrees(gold.figure):
-        return False
+    if given.unit == "degree" and not gold.unit:
+        value = real_number(gold.figure)
+        if value is None or value <= _FULL_TURN:
+            return False
     return _same_unit(gold, given) and equal(gold.figure, given.figure)
 
 
@@ -250,11 +249,6 @@ def _scale(gold: str, given: str) -> Fraction | None:
     if left is None or right is None or left.dimensions != right.dimensions:
         return None
     return right.factor / left.factor
-
-
-def _is_in_degrees(figure: str) -> bool:
-    value = real_number(figure)
-    return value is not None and value > _FULL_TURN
 
 
 def _total(parts: list[Quantity]) -> tuple[Plain, tuple[tuple[str, int], ...]] | None:

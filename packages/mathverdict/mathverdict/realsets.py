@@ -60,17 +60,15 @@ def real_set(text: str) -> RealSet | None:
     if r"\setminus" in text:
         return _without(text)
     form = structure_of(text)
+    if form and form.kind == "list":
+        return _of_alternatives(form.elements)
     if relation := relation_of(text):
-        if form and form.kind == "list":
-            return _of_alternatives(form.elements)
         return None if len(split_top(text, ",;")) > 1 else _of_inequality(relation)
     if form is None:
         return None
     if form.kind == "union":
         parts = [real_set(part) or _points(part) for part in form.elements]
         return _united([part for part in parts if part]) if all(parts) else None
-    if form.kind == "list":
-        return _of_alternatives(form.elements)
     if form.kind in {"()", "[]", "(]", "[)"} and len(form.elements) == 2:
         return _interval(form.kind, form.elements)
     return None
@@ -115,7 +113,7 @@ def _same_end(left: Any, right: Any, rounded: bool = False) -> bool:
 def _rough(value: Any) -> Any:
     """An end in floating point, to put ends in order."""
     with mp.workprec(4 * SLACK):
-        return real(value) if isinstance(value, Fraction) else value
+        return real(value)
 
 
 def _interval(kind: str, ends: tuple[str, ...]) -> RealSet | None:

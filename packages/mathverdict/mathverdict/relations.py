@@ -17,6 +17,7 @@ _SIGN = re.compile(
 )
 ORDERS = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 """Each sign of an inequality and what it is from the other end."""
+_TURNED = {**ORDERS, **{sign: sign for sign in ("=", r"\ne", r"\sim", r"\cong", r"\perp", r"\parallel")}}
 _NOT_ASKED_FOR = re.compile(r"(?<![\^_\d{])\d|(?<![\\A-Za-z])[A-Za-z]{3,}")
 """Coefficients, and words."""
 _NAMED = re.compile(
@@ -138,10 +139,7 @@ def same_relation(gold: Relation, given: Relation, equal: Equal) -> bool:
 
 def _turned(relation: Relation) -> Relation | None:
     """The relation read from its other end."""
-    signs = [
-        ORDERS.get(sign, sign if sign in {"=", r"\ne", r"\sim", r"\cong", r"\perp", r"\parallel"} else "")
-        for sign in relation.signs
-    ]
+    signs = [_TURNED.get(sign, "") for sign in relation.signs]
     return Relation(relation.sides[::-1], tuple(signs[::-1])) if all(signs) else None
 
 

@@ -8,20 +8,14 @@ problem's. No letter takes the place of one that the text has already.
 import re
 from itertools import permutations
 
-_DOMAINS = (
-    ("Z", r"\\mathbb\s*\{?\s*Z\s*\}?|(?:(?:any|all|an|some|arbitrary)\s+)*integers?"),
-    (
-        "N",
-        r"\\mathbb\s*\{?\s*N\s*\}?|\\mathbb\s*\{?\s*Z\s*\}?\s*(?:\^\s*\{?\+\}?|_\s*\{?>\s*0\}?)"
-        r"|(?:positive\s+integers?|natural\s+numbers?)",
-    ),
-    ("N0", r"\\mathbb\s*\{?\s*Z\s*\}?\s*_\s*\{?\s*\\geq?\s*0\s*\}?|non-?negative\s+integers?"),
-    (
-        "R",
-        r"\\mathbb\s*\{?\s*R\s*\}?"
-        r"|(?:(?:any|all|a|an|some|arbitrary|real)\s+)*(?:constants?|real\s+numbers?|reals?)",
-    ),
-)
+_DOMAINS = {
+    "Z": r"\\mathbb\s*\{?\s*Z\s*\}?|(?:(?:any|all|an|some|arbitrary)\s+)*integers?",
+    "N": r"\\mathbb\s*\{?\s*N\s*\}?|\\mathbb\s*\{?\s*Z\s*\}?\s*(?:\^\s*\{?\+\}?|_\s*\{?>\s*0\}?)"
+    r"|(?:positive\s+integers?|natural\s+numbers?)",
+    "N0": r"\\mathbb\s*\{?\s*Z\s*\}?\s*_\s*\{?\s*\\geq?\s*0\s*\}?|non-?negative\s+integers?",
+    "R": r"\\mathbb\s*\{?\s*R\s*\}?"
+    r"|(?:(?:any|all|a|an|some|arbitrary|real)\s+)*(?:constants?|real\s+numbers?|reals?)",
+}
 _LETTER = r"\$?(?P<letter>[A-Za-z](?:_\{?\d\}?)?)\$?"
 _SAID = tuple(
     (
@@ -36,7 +30,7 @@ _SAID = tuple(
             re.IGNORECASE,
         ),
     )
-    for name, domain in _DOMAINS
+    for name, domain in _DOMAINS.items()
 )
 _SYMBOL = re.compile(r"[A-Za-z](?:_\{?\d\}?)?")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
@@ -102,12 +96,11 @@ def named_alike(gold: str, given: str) -> str:
     left, right = _DEFINED.match(gold), _DEFINED.match(given)
     if left is None or right is None or left[0] == right[0]:
         return given
-    if left["of"] and right["of"] and left["of"] != right["of"]:
+    of = left["of"] or right["of"]
+    alike = left["name"] == right["name"] or {left["name"], right["name"]} == {"f", "y"}
+    if not alike or right["of"] not in {None, of} or of == left["name"]:
         return given
-    if left["name"] == right["name"] or {left["name"], right["name"]} == {"f", "y"}:
-        of = left["of"] or right["of"]
-        return left[0] + given[right.end() :] if of != left["name"] else given
-    return given
+    return left[0] + given[right.end() :]
 
 
 def bound_renamed(gold: str, given: str) -> str:

@@ -10,8 +10,7 @@ import re
 
 from .corrections import correction
 from .normalize import without_math_marks
-from .number_words import in_figures
-from .words import takes_back
+from .words import in_figures, takes_back
 
 _LONGEST = 600
 _ENDS = re.compile(r"(?:(?<=[.?])|(?<=[A-Za-z]{2}!))(?:\*\*)?\s+(?=[^a-z\s])|(?<=[\d$)*][.?])\s+|\n+")

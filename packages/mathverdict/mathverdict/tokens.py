@@ -106,11 +106,7 @@ class Stream:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a spelled expression.
-
-    Raises:
-        Unparsable: something in it is unknown.
-    """
+    """The tokens of a spelled expression; `Unparsable` if something in it is unknown."""
     text = _DERIVATIVE.sub(lambda d: f"\0{d['top'] or d['t'] or ''}/{d['bottom'] or d['b']}\0", text)
     found: list[Token] = []
     position = 0

@@ -184,12 +184,7 @@ def _defined(unit: str) -> Measure:
     if unit not in _DEFINED:
         return Measure(Fraction(1), ((unit, 1),))
     number, parts = _DEFINED[unit]
-    measures = [
-        (Measure(Fraction(1), (("kg", 1),)) if name == "kg" else _defined(name), -1 if part.startswith("/") else 1)
-        for part in parts.split(" ")
-        for name in [part.strip("/")]
-    ]
-    product = _product(measures)
+    product = _product((_defined(part.strip("/")), -1 if part.startswith("/") else 1) for part in parts.split(" "))
     return Measure(Fraction(number) * product.factor, product.dimensions)
 
 

@@ -40,12 +40,8 @@ class Found(NamedTuple):
 
 
 def value_of(node: Node, point: Mapping[str, Fraction], precision: int = START) -> Found:
-    """The value of `node` with its variables at `point`, computed with at least `precision` bits.
-
-    Raises:
-        Undefined: there is no value.
-        Undecidable: it needs more than the bounds allow.
-    """
+    """The value of `node` with its variables at `point`, computed with at least `precision` bits; `Undefined` if there
+    is none, `Undecidable` if it needs more than the bounds allow."""
     while True:
         evaluator = _Evaluator(point, precision)
         with mp.workprec(precision):
@@ -63,9 +59,9 @@ def value_of(node: Node, point: Mapping[str, Fraction], precision: int = START) 
             raise Undecidable("too many digits")
 
 
-def real(value: Fraction) -> Any:
-    """`value` in floating point of the present precision."""
-    return mp.mpf(value.numerator) / value.denominator
+def real(value: Value) -> Value:
+    """`value` in floating point, of the present precision if it was a rational."""
+    return mp.mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else value
 
 
 class _Evaluator:
@@ -117,8 +113,7 @@ class _Evaluator:
         outside = self._point.get(node.name)
         for index in range(int(low), int(high) + 1):
             self._point[node.name] = Fraction(index)
-            term = self.value(node.args[2])
-            both = [total, term]
+            both = [total, self.value(node.args[2])]
             if all(isinstance(part, Fraction) for part in both):
                 try:
                     total = _exactly(Node(kind), both)
@@ -211,17 +206,7 @@ class _Evaluator:
 
 
 def _exactly(node: Node, args: list[Fraction]) -> Fraction:
-    if node.kind == "add":
-        total = args[0]
-        for term in args[1:]:
-            total = exact.add(total, term)
-        return total
-    if node.kind == "negate":
-        return -args[0]
-    if node.kind in {"multiply", "divide", "power"}:
-        operation = {"multiply": exact.multiply, "divide": exact.divide, "power": exact.power}[node.kind]
-        return operation(args[0], args[1])
-    function = exact.FUNCTIONS.get(node.name)
+    function = exact.FUNCTIONS.get(node.name or node.kind)
     if function is None:
         raise Inexact
     return function(*args)

@@ -34,11 +34,8 @@ class Verdict:
 
 
 def verify_text(reference: str, text: str, source: Source = "any") -> Verdict:
-    """The verdict on the answer in `text`, a model's reply or the content of an answer file.
-
-    Raises:
-        EmptyReference: the reference states nothing.
-    """
+    """The verdict on the answer in `text`, a model's reply or the content of an answer file; `EmptyReference` if the
+    reference states nothing."""
     value = reference_value(reference)
     if not value:
         raise EmptyReference("the reference answer is empty")

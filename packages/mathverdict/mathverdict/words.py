@@ -1,14 +1,13 @@
-r"""Answers in words: "no", `\text{Monday}`, "no solution", "an odd function" for "odd".
+r"""Answers in words: "no", `\text{Monday}`, "no solution", "an odd function" for "odd"; numbers in words: "two thirds".
 
 Invariant: words are compared as words. As mathematics "no" would be n·o, and therefore equal to "on". Phrases that
 name an object of mathematics have one name each. A word is left out only where it says no more than what the problem
 is about: the noun behind one adjective, the subject before it. A list keeps its order, except for two things that
-"and" joins.
+"and" joins. Of numbers only a text that is one, or starts with one that a noun follows, is read; "seven or eight",
+"one of them" and "second" are not numbers.
 """
 
 import re
-
-from .number_words import in_figures
 
 _TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|textrm|textsf|mbox|emph|underline)\s*\{([^{}]*)\}")
 _SHORT_WORDS = frozenset({"no", "if", "up", "on", "in", "so", "ok", "is", "it", "he", "we", "us", "go"})
@@ -41,58 +40,35 @@ _EXCEPT = re.compile(
     r"(?:except|other than|excluding|but)(?: for)? (?:[a-z] ?= ?)?"
     r"(?P<points>[-\d/\\{}a-z, ]*\d[-\d/\\{}a-z, ]*)"
 )
-_PHRASES = (
-    (
-        re.compile(
-            r"(?:there (?:is|are) |(?:the )?(?:\w+ )?has |it has )?no (?:real |such |possible |valid )?"
-            r"(?:solutions?|roots?)(?: exists?)?"
-        ),
-        r"\emptyset",
-    ),
-    (
-        re.compile(
-            rf"(?:there (?:is|are|exists?) )?(?:no such {_THING}|no {_THING}(?= exists?))(?: exists?)?"
-            r"|there (?:is|are) none|none(?: of them)? exists?"
-        ),
-        r"\emptyset",
-    ),
-    (
-        re.compile(
-            r"(?:(?:it|this|that|the (?:answer|value|area|length|result))(?: of [a-z])? )?"
-            r"(?:cannot|can not|can't|could not) be (?:determined|found)"
-            r"(?: (?:from|with) (?:the )?(?:given )?(?:information|data)(?: given)?)?"
-            r"|(?:there is )?(?:not enough|insufficient) (?:information|data)(?: (?:is )?given)?"
-        ),
-        r"\text{cannot be determined}",
-    ),
-    (re.compile(rf"yes,? {_PERSON} (?:is|are|does|do|can|will|has|have|must|exists?)"), r"\text{yes}"),
-    (
-        re.compile(
-            rf"no,? {_PERSON} (?:(?:is|are|does|do|can|will|has|have|must) not|cannot|(?:is|are|does|do"
-            r"|ca|has|have)n['\u2019]t)"
-        ),
-        r"\text{no}",
-    ),
-    (re.compile(r"(?:12(?::00)? )?noon"), "12:00 pm"),
-    (re.compile(r"(?:12(?::00)? )?midnight"), "12:00 am"),
-    (re.compile(r"(?:the )?(?:empty|null) set"), r"\emptyset"),
-    (re.compile(r"(?:(?:the )?set of )?(?:all )?(?:the )?real numbers|all (?:the )?reals"), r"\mathbb{R}"),
-    (re.compile(r"(?:(?:the )?limit (?:is|tends to|goes to|diverges to) )?(?:positive |plus )?infinity"), r"\infty"),
-    (re.compile(r"(?:negative |minus )infinity"), r"-\infty"),
-    (re.compile(r"(?:the )?(?:limit |value |it )?(?:dne|does not exist|doesn't exist)"), r"\text{does not exist}"),
-    (re.compile(r"a\.? ?m"), r"\text{am}"),
-    (re.compile(r"p\.? ?m"), r"\text{pm}"),
-    (re.compile(rf"{_OF_A_SERIES}(?:diverges|(?:is )?divergent|does not converge)"), r"\text{divergent}"),
-    (re.compile(rf"{_OF_A_SERIES}(?:converges|(?:is )?convergent|does not diverge)"), r"\text{convergent}"),
-    (
-        re.compile(
-            r"(?:there (?:is|are) |it has |has )?(?:an )?infinitely many(?: (?:solutions?|real solutions?))?"
-            r"|infinite(?: number of)? solutions?"
-        ),
-        r"\text{infinitely many}",
-    ),
-)
-"""What a phrase means; an object of mathematics in its LaTeX."""
+_MEANINGS = {
+    r"\emptyset": r"(?:there (?:is|are) |(?:the )?(?:\w+ )?has |it has )?no (?:real |such |possible |valid )?"
+    r"(?:solutions?|roots?)(?: exists?)?"
+    rf"|(?:there (?:is|are|exists?) )?(?:no such {_THING}|no {_THING}(?= exists?))(?: exists?)?"
+    r"|there (?:is|are) none|none(?: of them)? exists?"
+    r"|(?:the )?(?:empty|null) set",
+    r"\text{cannot be determined}": r"(?:(?:it|this|that|the (?:answer|value|area|length|result))(?: of [a-z])? )?"
+    r"(?:cannot|can not|can't|could not) be (?:determined|found)"
+    r"(?: (?:from|with) (?:the )?(?:given )?(?:information|data)(?: given)?)?"
+    r"|(?:there is )?(?:not enough|insufficient) (?:information|data)(?: (?:is )?given)?",
+    r"\text{yes}": rf"yes,? {_PERSON} (?:is|are|does|do|can|will|has|have|must|exists?)",
+    r"\text{no}": rf"no,? {_PERSON} (?:(?:is|are|does|do|can|will|has|have|must) not|cannot|(?:is|are|does|do"
+    r"|ca|has|have)n['\u2019]t)",
+    "12:00 pm": r"(?:12(?::00)? )?noon",
+    "12:00 am": r"(?:12(?::00)? )?midnight",
+    r"\mathbb{R}": r"(?:(?:the )?set of )?(?:all )?(?:the )?real numbers|all (?:the )?reals",
+    r"\infty": r"(?:(?:the )?limit (?:is|tends to|goes to|diverges to) )?(?:positive |plus )?infinity",
+    r"-\infty": r"(?:negative |minus )infinity",
+    r"\text{does not exist}": r"(?:the )?(?:limit |value |it )?(?:dne|does not exist|doesn't exist)",
+    r"\text{am}": r"a\.? ?m",
+    r"\text{pm}": r"p\.? ?m",
+    r"\text{divergent}": rf"{_OF_A_SERIES}(?:diverges|(?:is )?divergent|does not converge)",
+    r"\text{convergent}": rf"{_OF_A_SERIES}(?:converges|(?:is )?convergent|does not diverge)",
+    r"\text{infinitely many}": r"(?:there (?:is|are) |it has |has )?(?:an )?infinitely many"
+    r"(?: (?:solutions?|real solutions?))?"
+    r"|infinite(?: number of)? solutions?",
+}
+"""Phrases by what they mean; an object of mathematics in its LaTeX."""
+_PHRASES = [(re.compile(phrases), name) for name, phrases in _MEANINGS.items()]
 _NOUNS = (
     "function sequence series triangle number integer event matrix graph quadrilateral polynomial equation relation "
     "angle variable vector set operator map curve distribution test polygon"
@@ -108,6 +84,22 @@ _WINNER = re.compile(r"(?P<word>[a-z]+) (?:wins|won|will win|is the winner|has a
 _NO_ADJECTIVE = frozenset({"not", "no", "neither", "never", "any", "all", "every", "some", "the", "a", "an", "one"})
 _VERDICTS = frozenset({"yes", "no", "true", "false", "first", "second"})
 """Of these a list says each of something else."""
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_VALUES = {name: value for value, name in enumerate(_ONES.split(" "))}
+_VALUES |= {name: 10 * value for value, name in enumerate(_TENS.split(" "), 2)}
+_SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
+_PARTS = {"half": 2, "halves": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7}
+_PARTS |= {"eighth": 8, "ninth": 9, "tenth": 10}
+_NUMBER_WORD = rf"(?:{'|'.join([*_VALUES, *_SCALES])})"
+_NUMBER = re.compile(
+    rf"(?:(?:minus|negative)\s+)?{_NUMBER_WORD}(?:(?:\s+and\s+|[\s-]+){_NUMBER_WORD})*(?![\w-])", re.IGNORECASE
+)
+_FRACTION = re.compile(rf"(?P<top>{_NUMBER_WORD})[\s-]+(?P<bottom>{'|'.join(_PARTS)})s?", re.IGNORECASE)
+_BEFORE_NOUN = re.compile(r"\s+[A-Za-z]{3,}(?:[ ./-][A-Za-z]+){0,2}")
 _ITEM = re.compile(r"\s*,\s*(?:and\s+)?|\s+and\s+|\s*&\s*", re.IGNORECASE)
 
 
@@ -195,3 +187,44 @@ def _items(text: str) -> list[str]:
     bare = bare_words(text).casefold().strip(" .")
     items = [" ".join(re.sub(r"[^\w\s-]", " ", item).split()) for item in _ITEM.split(bare)]
     return [re.sub(r"^(?:the|an?) ", "", item) for item in items if item]
+
+
+def in_figures(words: str) -> str:
+    """`words` with the number that they are, or start with, in figures; as they are if there is none."""
+    words = words.strip()
+    if found := _FRACTION.fullmatch(words):
+        top, part = _value(found["top"]), found["bottom"].casefold()
+        if top is None:
+            return words
+        return rf"\frac{{{top}}}{{{_PARTS[part if part in _PARTS else part.removesuffix('s')]}}}"
+    number = _NUMBER.match(words)
+    value = _value(number[0]) if number else None
+    if number is None or value is None:
+        return words
+    rest = words[number.end() :]
+    return f"{value}{rest}" if not rest or _BEFORE_NOUN.fullmatch(rest) else words
+
+
+def _value(words: str) -> int | None:
+    """The value of number words; `None` if they are not one number, such as "two three"."""
+    parts = words.casefold().replace("-", " ").split()
+    sign = -1 if parts[0] in {"minus", "negative"} else 1
+    total, group, last = 0, 0, 10**12
+    for part in parts:
+        if part in {"and", "minus", "negative"}:
+            continue
+        if part in _SCALES:
+            scale = _SCALES[part]
+            if group == 0 or (scale > 100 and scale >= last) or (scale == 100 and group > 99):
+                return None
+            if scale == 100:
+                group *= 100
+            else:
+                total, group, last = total + group * scale, 0, scale
+            continue
+        value = _VALUES[part]
+        room = 100 if group % 100 == 0 else 10 if group % 10 == 0 and group % 100 >= 20 else 0
+        if group and not 0 < value < room:
+            return None
+        group += value
+    return sign * (total + group)

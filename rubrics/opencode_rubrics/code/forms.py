@@ -53,12 +53,8 @@ def test_columns(key: str, names: Sequence[str] | Mapping[str, object]) -> list[
 
 
 def read_code_tests(row: Mapping[str, object], key: str) -> CodeTests | None:
-    """The tests in column `key` of a row, and in the columns that belong to it; None if they are empty.
-
-    Raises:
-        ValueError: they are in none of the known forms, or differ in what they test; the message goes on from the
-            column's name.
-    """
+    """The tests in column `key` of a row, and in the columns that belong to it; None if they are empty. A `ValueError`,
+    whose message goes on from the column's name, if they have no known form, or differ in what they test."""
     cases = [case for name in test_columns(key, row) for case in _cases(row[name], _named(row.get("metadata")))]
     if not cases:
         return None
@@ -184,11 +180,8 @@ def _literal(text: str) -> object:
 
 
 def unpacked(text: str, problem: Exception | None = None) -> str:
-    """The JSON text in `text`, which was tried as JSON and had that problem.
-
-    Raises:
-        ValueError: it is not packed in this way, is too large, or the pickle holds more than one text.
-    """
+    """The JSON text in `text`, which was tried as JSON and had that problem; a `ValueError` if it is not packed in this
+    way, is too large, or the pickle holds more than one text."""
     try:
         packed = base64.b64decode("".join(text.split()), validate=True)
         unzip = zlib.decompressobj()

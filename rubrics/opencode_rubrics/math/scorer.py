@@ -15,10 +15,10 @@ from typing import Any
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.checked_run import require_alive
+from agent_sandbox.toolbox.scoring import ScoringError
 from agent_sandbox.verifiers_040 import start_process
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.math.verdict_programs.in_sandbox import READY
 
 _MAX_OUTPUT_BYTES = 8 << 20
@@ -52,17 +52,9 @@ class ScorerRequest:
 async def run_scorer(
     runtime: vf.Runtime, python: str, library: str, request: ScorerRequest, timeout: float
 ) -> Mapping[str, Any]:
-    """The scorer's result (see `verdict_programs.in_sandbox`), within `timeout` seconds.
-
-    Args:
-        runtime: A sandbox that can keep a process's standard input open.
-        python: Interpreter, absolute or by name.
-        library: Directory or zip file in the sandbox that holds the scorer.
-
-    Raises:
-        CannotStart: the scorer never came up.
-        ScorerLost: it did not finish in time, or ended without a result.
-    """
+    """The scorer's result (see `verdict_programs.in_sandbox`), within `timeout` seconds, in a sandbox that can keep a
+    process's standard input open. `python` is its interpreter, absolute or by name, `library` the directory or zip file
+    that holds it. `CannotStart` if it never came up, `ScorerLost` if it did not finish in time, or gave no result."""
     start = f"import sys; sys.path.append({library!r}); from verdict_programs.in_sandbox import main; main()"
     try:
         async with asyncio.timeout(timeout) as limit:
@@ -105,23 +97,16 @@ async def _converse(runtime: vf.Runtime, process: vf.RuntimeProcess, request: Sc
     with contextlib.suppress(OSError, vf.SandboxError):
         await process.write(json.dumps({"nonce": nonce, **asdict(request)}).encode() + b"\n")
         while (answer := await lines.next()) is not None:
-            result = _parsed(answer)
             # Lines of others are skipped: what survived the agent may write here, but does not know the nonce.
-            if result is not None and hmac.compare_digest(str(result.get("nonce")), nonce):
-                return result
+            with contextlib.suppress(ValueError):
+                result = json.loads(answer)
+                if isinstance(result, dict) and hmac.compare_digest(str(result.get("nonce")), nonce):
+                    return result
     await require_alive(runtime, "scoring")
     raise ScorerLost(
         f"the scorer in sandbox {runtime.name!r} ended without a result: {await _last_words(process)}; it may have "
         "been killed for want of memory"
     )
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 class _Lines:

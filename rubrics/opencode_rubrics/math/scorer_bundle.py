@@ -17,9 +17,9 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import mathverdict
+from agent_sandbox.toolbox.scoring import ScoringError
 
 from opencode_rubrics.cache import cache_root, make_once
-from opencode_rubrics.errors import ScoringError
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.scorer_bundle")
 
@@ -32,7 +32,6 @@ _OWN = (Path(mathverdict.__path__[0]), Path(__file__).parent / "verdict_programs
 _SKIPPED = frozenset({"tests", "testing", "benchmarks", "__pycache__"})
 _KEPT_TESTING = "sympy/testing"
 """sympy imports its own test runner."""
-_COMPILE_TIMEOUT = 600.0
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,8 @@ class ScorerBundle:
 
 
 async def ensure_bundle(root: Path | None = None) -> ScorerBundle:
-    """The bundle of the installed versions, made on first use (some ten seconds, off the event loop).
-
-    Raises:
-        ScoringError: a distribution is missing or changed since it was installed, or the cache cannot be written.
-    """
+    """The bundle of the installed versions, made on first use (some ten seconds, off the event loop). A `ScoringError`
+    if a distribution is missing or changed since it was installed, or the cache cannot be written."""
     try:
         return await asyncio.to_thread(_ensure, root or cache_root())
     except (OSError, subprocess.SubprocessError) as error:
@@ -78,17 +74,13 @@ async def ensure_bundle(root: Path | None = None) -> ScorerBundle:
 
 
 def _ensure(root: Path) -> ScorerBundle:
-    found = [_distribution(name) for name in _DISTRIBUTIONS]
+    try:
+        found = [distribution(name) for name in _DISTRIBUTIONS]
+    except PackageNotFoundError as error:
+        raise ScoringError(f"{error.name} is not installed: install opencode-rubrics with its dependencies") from error
     bundle = ScorerBundle(root / f"scorer-{_digest(found)}")
     make_once(bundle.directory, bundle.archive.name, lambda directory: _fill(ScorerBundle(directory), found))
     return bundle
-
-
-def _distribution(name: str) -> Distribution:
-    try:
-        return distribution(name)
-    except PackageNotFoundError as error:
-        raise ScoringError(f"{name} is not installed: install opencode-rubrics with its dependencies") from error
 
 
 def _digest(found: list[Distribution]) -> str:
@@ -108,7 +100,7 @@ def _fill(staged: ScorerBundle, found: list[Distribution]) -> None:
         shutil.copytree(folder, staged.library / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
     compiled = [sys.executable, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     compiled += ["-s", str(staged.library), "-p", SANDBOX_ROOT]  # the path that error messages show
-    subprocess.run([*compiled, str(staged.library)], check=True, capture_output=True, timeout=_COMPILE_TIMEOUT)
+    subprocess.run([*compiled, str(staged.library)], check=True, capture_output=True, timeout=600)
     _pack(staged)
 
 
@@ -117,22 +109,16 @@ def _copy(one: Distribution, library: Path) -> None:
     for file in one.files or []:
         # latex2sympy2_extended asks which ANTLR version is installed.
         metadata = file.parts[0].endswith(".dist-info") and file.name == "METADATA"
-        if not metadata and (file.parts[0] not in _PACKAGES or file.suffix == ".pyc" or _is_skipped(file.parts)):
+        tests = _SKIPPED & set(file.parts) and not str(file).startswith(_KEPT_TESTING)
+        if not metadata and (file.parts[0] not in _PACKAGES or file.suffix == ".pyc" or tests):
             continue
         data = Path(str(file.locate())).read_bytes()
-        if file.hash is None or file.hash.mode != "sha256" or file.hash.value != _record_hash(data):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        if file.hash is None or file.hash.mode != "sha256" or file.hash.value != digest:
             raise ScoringError(f"{file} of {one.name} {one.version} was changed since it was installed: reinstall it")
         target = library / file
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-
-
-def _is_skipped(parts: tuple[str, ...]) -> bool:
-    return bool(_SKIPPED & set(parts)) and not "/".join(parts).startswith(_KEPT_TESTING)
-
-
-def _record_hash(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 def _pack(staged: ScorerBundle) -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from opencode_rubrics.errors import ScoringError
+from agent_sandbox.toolbox.scoring import ScoringError
+
 from opencode_rubrics.math.verdict_programs.on_host import LENGTH
 
 _START_TIMEOUT = 60.0

@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from agent_sandbox.toolbox.scoring import Scoring
+from agent_sandbox.toolbox.scoring import Scoring, ScoringError
 from mathverdict.bounded import BROKE_DOWN, DEADLINE_SIGNAL
 from mathverdict.verdict import Source
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.math.rules_result import RulesResult, rules_result
 from opencode_rubrics.math.worker_parent import Worker, WorkerGone, WorkerParent
 
@@ -49,10 +48,8 @@ async def in_time(asking: "asyncio.Future[bytes]", pid: int, seconds: float, bri
     """Wait for a worker's reply; False if its time is up, which with `brief` no lack of CPU prolongs.
 
     The worker ends itself at its CPU deadline. On a busy machine that can be much later by the clock, so a worker
-    that had a quarter of its CPU time when the clock is 0.6 seconds past twice the deadline counts as hung, too.
-
-    Raises:
-        ScoringError: the worker got next to no CPU.
+    that had a quarter of its CPU time when the clock is 0.6 seconds past twice the deadline counts as hung, too. One
+    that got next to no CPU is a `ScoringError`.
     """
     started, grace = time.monotonic(), (seconds if brief else 2 * seconds) + _WALL_GRACE
     if await _done(asking, min(_FIRST_LOOK, seconds)):
@@ -102,9 +99,8 @@ def usable_cores() -> int:
 
 def shared_pool(owner: object, size: int) -> "WorkerPool":
     """The process's pool of `size` workers for the running event loop, kept until every owner released it."""
-    loop = asyncio.get_running_loop()
     found = _shared.get(size)
-    if found is None or found[0].loop is not loop:
+    if found is None or found[0].loop is not asyncio.get_running_loop():
         if found is not None:
             found[0].close()
         found = _shared[size] = (WorkerPool(size), set())
@@ -164,11 +160,8 @@ class WorkerPool:
     async def verify(
         self, reference: str, text: str, source: Source, seconds: float, scoring: Scoring | None = None
     ) -> RulesResult:
-        """The rules' verdict on `text`; `seconds` is the CPU time it may cost.
-
-        Raises:
-            ScoringError: the reference is empty, or workers are killed on it or cannot be started.
-        """
+        """The rules' verdict on `text`; `seconds` is the CPU time it may cost. A `ScoringError` if the reference is
+        empty, or workers are killed on it or cannot be started."""
         waiting = Waiting(scoring)
         outcome = await self._outcome({"reference": reference, "text": text, "source": source}, seconds, waiting)
         if isinstance(outcome, bytes):
@@ -178,11 +171,8 @@ class WorkerPool:
         return RulesResult(False, "crashed", waited=waiting.seconds)
 
     async def stated_answer(self, text: str, source: Source, seconds: float, scoring: Scoring | None = None) -> str:
-        """The one final answer in `text`, compared with nothing; empty if there is none or it cannot be told in time.
-
-        Raises:
-            ScoringError: workers are killed on it or cannot be started.
-        """
+        """The one final answer in `text`, compared with nothing; empty if there is none or it cannot be told in time. A
+        `ScoringError` if workers are killed on it or cannot be started."""
         outcome = await self._outcome({"reference": None, "text": text, "source": source}, seconds, Waiting(scoring))
         return str(json.loads(outcome)["stated"]) if isinstance(outcome, bytes) else ""
 

@@ -18,9 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agent_sandbox.toolbox.scoring import ScoringError
 from pydantic import JsonValue
-
-from opencode_rubrics.errors import ScoringError
 
 PACKAGES = {"swebench": "swebench", "swesmith": "swesmith", "multi-swe": "multi_swe_bench"}
 """Importable name by the family that stands before the colon of a parser's name."""

@@ -15,9 +15,8 @@ from agent_sandbox.toolbox.bounded_file import read_bounded
 from agent_sandbox.toolbox.checked_run import run_checked, run_for
 from agent_sandbox.toolbox.command import CommandResult
 from agent_sandbox.toolbox.files import upload_bundle
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring
+from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.swe.installation import Installed, install
 from opencode_rubrics.swe.parsers import EXIT_TEST, FAILED, PASSED
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
@@ -55,28 +54,23 @@ def untouched_box(scoring: Scoring, problem: SweProblem) -> AbstractAsyncContext
 
 
 async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir: str, change: Change) -> Grade:
-    """What the suite says of a change, in the untouched sandbox `box`, or further ones.
-
-    Raises:
-        ScoringError: the suite gives no evidence with the gold patch either, or the sandbox could not take the change.
-    """
+    """What the suite says of a change, in the untouched sandbox `box`, or further ones. A `ScoringError` if it gives no
+    evidence with the gold patch either, or the sandbox could not take the change."""
     run, patch = await _attempt(box, problem, workdir, change, record=True)
     if not run.problem:
         if run.recorded and run.states.get(EXIT_TEST) == PASSED:
             await _hold_against_gold(scoring, problem, workdir, run)
         return Grade(run, patch)
-    recorded = True
+    notes = []
     gold = await gold_run(scoring, problem, workdir, record=True)
     if gold.problem and runs_pytest(problem):
-        recorded = False
+        notes.append("pytest of this task takes no plugin of ours, so its log alone counts")
         gold = await gold_run(scoring, problem, workdir, record=False)
     if gold.problem:
         what = "with its gold patch" if problem.gold_patch else "without any change"
         said = f"{gold.problem}: {gold.log[-500:]}"
         raise ScoringError(f"the suite is broken in an untouched sandbox too, {what}: {said}")
-    notes = []
-    if not recorded:
-        notes.append("pytest of this task takes no plugin of ours, so its log alone counts")
+    if notes:
         async with untouched_box(scoring, problem) as another:
             run, patch = await _attempt(another, problem, workdir, change, record=False)
     blamed = f"{run.problem}, while an untouched sandbox gives evidence, so nothing is solved" if run.problem else ""
@@ -103,11 +97,8 @@ async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str
 
 
 async def gold_run(scoring: Scoring, problem: SweProblem, workdir: str, *, record: bool) -> SuiteRun:
-    """What the suite says of the gold patch, or of the untouched tree where there is none; in a sandbox of its own.
-
-    Raises:
-        ScoringError: it could not take the patch or the tests.
-    """
+    """What the suite says of the gold patch, or of the untouched tree where there is none; in a sandbox of its own. A
+    `ScoringError` if that could not take the patch or the tests."""
     async with untouched_box(scoring, problem) as box:
         installed = await install(box, problem, workdir, paths_of_patch(problem.gold_patch))
         if problem.patch_file:
@@ -137,12 +128,8 @@ def _not_run(problem: str) -> SuiteRun:
 
 
 async def stage_tests(box: vf.Runtime, problem: SweProblem, workdir: str) -> None:
-    """Put the tests of a row into a sandbox.
-
-    Raises:
-        StagingError: its patch of tests does not apply.
-        ScoringError: a file could not be put there.
-    """
+    """Put the tests of a row into a sandbox; a `StagingError` if its patch of tests does not apply, a `ScoringError` if
+    a file could not be put there."""
     for place, source in problem.test_copies.items():
         argv = ["sh", "-c", 'rm -rf -- "$2" && cp -a -- "$1" "$2"', "copy", source, posixpath.join(workdir, place)]
         await run_checked(box, argv, f"the tests at {source} cannot be copied", error=ScoringError)

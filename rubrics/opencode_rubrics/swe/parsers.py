@@ -7,6 +7,7 @@ Harbor folders that are written from rows, where it reads the log in the sandbox
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Callable, Iterator, Mapping, Sequence  # noqa: UP035 - of Python 3.7, too
 
 PASSED, FAILED, ERROR, SKIPPED, XFAIL, XPASS = "PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"
@@ -28,6 +29,7 @@ _CARGO = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)
 _JEST = re.compile(
     r"^\s*([\u2713\u2714\u221a]|[\u2715\u2717\u2718\u00d7]|\u25cb) (?:skipped )?(.*?)(?: \(\d+(?:\.\d+)? ?m?s\))?$"
 )
+_TICKS = {**dict.fromkeys("\u2713\u2714\u221a", PASSED), "\u25cb": SKIPPED}
 _TAP = re.compile(r"^\s*(not )?ok \d+(?: -)? (.*?)(?: # (SKIP|TODO).*)?$", re.I)
 _WORDS = {
     "ok": PASSED,
@@ -95,42 +97,23 @@ def unittest(log: str) -> dict[str, str]:
     return found
 
 
-def _by_lines(log: str, pattern: re.Pattern[str], name: int, status: Callable[[re.Match[str]], str]) -> dict[str, str]:
+def _by_lines(pattern: re.Pattern[str], name: int, status: Callable[[re.Match[str]], str], log: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for match in filter(None, map(pattern.match, _lines(log))):
         _worse(found, match.group(name), status(match))
     return found
 
 
-def go(log: str) -> dict[str, str]:
-    """`go test -v`."""
-    return _by_lines(log, _GO, 2, lambda match: _WORDS[match.group(1)])
-
-
-def cargo(log: str) -> dict[str, str]:
-    """`cargo test`."""
-    return _by_lines(log, _CARGO, 1, lambda match: _WORDS[match.group(2)])
-
-
-def jest(log: str) -> dict[str, str]:
-    """The ticks of jest, vitest and mocha with a verbose reporter."""
-    signs = {**dict.fromkeys("\u2713\u2714\u221a", PASSED), "\u25cb": SKIPPED}
-    return _by_lines(log, _JEST, 2, lambda match: signs.get(match.group(1), FAILED))
-
-
-def tap(log: str) -> dict[str, str]:
-    """The Test Anything Protocol."""
-    return _by_lines(log, _TAP, 2, lambda m: SKIPPED if m.group(3) else FAILED if m.group(1) else PASSED)
-
-
 PARSERS: dict[str, Callable[[str], dict[str, str]]] = {
     "pytest": pytest,
     "pytest-names": pytest_names,
     "unittest": unittest,
-    "go": go,
-    "cargo": cargo,
-    "jest": jest,
-    "tap": tap,
+    "go": partial(_by_lines, _GO, 2, lambda match: _WORDS[match.group(1)]),  # `go test -v`
+    "cargo": partial(_by_lines, _CARGO, 1, lambda match: _WORDS[match.group(2)]),  # `cargo test`
+    # jest, vitest and mocha with a verbose reporter
+    "jest": partial(_by_lines, _JEST, 2, lambda match: _TICKS.get(match.group(1), FAILED)),
+    # the Test Anything Protocol
+    "tap": partial(_by_lines, _TAP, 2, lambda m: SKIPPED if m.group(3) else FAILED if m.group(1) else PASSED),
     "exit-code": lambda log: {},
 }
 """By name; `exit-code` reads no log."""
@@ -156,13 +139,10 @@ def decided(
     found: Mapping[str, str],
     fail_only: bool = False,
 ) -> tuple[int, int, bool]:
-    """How many of the tests that must pass do, and of those that must still pass, and whether it is solved.
-
-    With `fail_only` the log tells failures alone, so that a test it does not tell has passed.
-    """
+    """How many of the tests that must pass do, and of those that must still pass, and whether it is solved. With
+    `fail_only` the log tells failures alone, so that a test it does not tell has passed."""
     if exact:
-        good = sum(found.get(name) == status for name, status in exact.items())
-        return good, 0, found == dict(exact)
+        return sum(found.get(name) == status for name, status in exact.items()), 0, found == dict(exact)
     if fail_only:
         fixed, still = (sum(found.get(test) not in BAD for test in tests) for tests in (fail_to_pass, pass_to_pass))
         return fixed, still, fixed == len(fail_to_pass) and still == len(pass_to_pass)

@@ -1,12 +1,25 @@
-"""One software engineering task as every dataset's rows are turned into it: the field `swe` of a task's data."""
+"""One software engineering task as every dataset's rows are turned into it (the field `swe` of a task's data), and what
+makes its work directory ready.
 
+Invariant: when the agent starts, no object of the repository is there that the checked-out commit does not lead to, and
+no path that the row hides. In the sandbox that judges, hidden paths stay.
+"""
+
+import base64
 import hashlib
 import re
+import shlex
 from typing import Self
 
+import verifiers.v1 as vf
+from agent_sandbox.toolbox.archives import unpack_archive
+from agent_sandbox.toolbox.checked_run import run_checked
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from opencode_rubrics.swe.programs import argv_of
+
 DEFAULT_SECONDS = 1800.0
+_PLACING_SECONDS = 600.0
 _DIGEST = "sha256:"
 """What an archive begins with that stands on a trace by its digest alone."""
 _FILE_OF_PATCH = re.compile(r"^(?:\+\+\+|---) (?:[ab]/)?([^\t\n]+)|^rename (?:from|to) (.+)$", re.MULTILINE)
@@ -88,3 +101,29 @@ def paths_of_patch(patch: str) -> set[str]:
     """The files that a patch names."""
     found = {first or second for first, second in _FILE_OF_PATCH.findall(patch)}
     return {path.strip().strip('"') for path in found} - {"/dev/null", "dev/null"}
+
+
+async def place_work(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> None:
+    """Put the files of a row without an image into its work directory; a `TaskError` if they cannot be put there, or
+    the problem is a trace's, which has their digest alone."""
+    if problem.shortened:
+        raise vf.TaskError("a trace has its task's files by their digest alone: take the task from its dataset")
+    if problem.archive is not None:
+        await unpack_archive(runtime, base64.b64decode(problem.archive), workdir, error=vf.TaskError)
+    if problem.bundle is not None:
+        bundle = "/tmp/.bundle"
+        await runtime.write(bundle, base64.b64decode(problem.bundle))
+        argv = argv_of("clone_bundle", bundle, workdir, problem.base_commit or "")
+        failure = "the row's bundle cannot be cloned"
+        await run_checked(runtime, argv, failure, seconds=_PLACING_SECONDS, error=vf.TaskError)
+
+
+async def hide_future(runtime: vf.Runtime, problem: SweProblem, workdir: str) -> None:
+    """Check out the base commit, and remove what the agent must not see; a `TaskError` if it cannot be done."""
+    if problem.hidden:
+        removed = shlex.join(["rm", "-rf", "--", *problem.hidden])
+        await run_checked(runtime, ["sh", "-c", removed], "hidden paths cannot be removed", error=vf.TaskError)
+    argv = argv_of("hide_history", workdir, problem.base_commit or "")
+    failure = f"the history of {workdir!r} cannot be hidden"
+    advice = "exit code 91: the image lacks git; 92: .git is not a repository"
+    await run_checked(runtime, argv, failure, seconds=_PLACING_SECONDS, error=vf.TaskError, advice=advice)

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
-from opencode_rubrics.swe.tree import File, Tree
+from opencode_rubrics.swe.tree import File, Tree, parents
 
 _TEST_FOLDERS = {"tests", "test", "__tests__", "testdata", "spec"}
 _TEST_NAME = re.compile(
@@ -66,8 +66,7 @@ class Splitter:
         self._named |= {test.partition("::")[0] for test in (*problem.fail_to_pass, *problem.pass_to_pass)}
         self._gold = paths_of_patch(problem.gold_patch)
         self._before, self._after = before, after
-        words = re.findall(r"[\w./-]+", problem.command)
-        self._command = {word.removeprefix("./") for word in words} & before.keys()
+        self._command = {word.removeprefix("./") for word in re.findall(r"[\w./-]+", problem.command)} & before.keys()
         if re.search(r"\b(?:make|gmake)\b", problem.command):
             self._command |= {"Makefile", "makefile", "GNUmakefile"}
         configured = {PurePosixPath(path) for path in (*before, *after) if path.endswith("pyvenv.cfg")}
@@ -76,9 +75,10 @@ class Splitter:
     def kind(self, path: str) -> str:
         """`solution`, `test` or `environment`, by the path alone."""
         parts, name = path.split("/"), path.rpartition("/")[2]
-        if {*_ENVIRONMENT, *_CACHES} & set(parts) or self._environments & _prefixes(parts):
+        places = {path, *parents(path)}
+        if {*_ENVIRONMENT, *_CACHES} & set(parts) or self._environments & places:
             return "environment"
-        if path in self._named or path in self._command or self._named & _prefixes(parts):
+        if path in self._command or self._named & places:
             return "test"
         if path in self._gold:
             return "solution"
@@ -97,10 +97,6 @@ class Splitter:
         # A directory that is not a package of Python's stands before nothing.
         module = _MODULE.search(top) or f"{top}/__init__.py" in self._after or f"{top}/__init__.pyc" in self._after
         return bool(module) and not any(path == top or path.startswith(f"{top}/") for path in self._before)
-
-
-def _prefixes(parts: list[str]) -> set[str]:
-    return {"/".join(parts[:depth]) for depth in range(1, len(parts) + 1)}
 
 
 def split_paths(splitter: Splitter, paths: Iterable[str]) -> dict[str, list[str]]:

@@ -16,10 +16,10 @@ from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
 from agent_sandbox.toolbox.checked_run import run_checked
 from agent_sandbox.toolbox.command import CommandResult, run_command
 from agent_sandbox.toolbox.files import upload_bundle
+from agent_sandbox.toolbox.scoring import ScoringError
 from agent_sandbox.verifiers_040 import lift_network
 from pydantic import JsonValue
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.swe.foreign_parsers import parse_elsewhere
 from opencode_rubrics.swe.parsers import BAD, EXIT_TEST, FAILED, GOOD, PARSERS, PASSED, named, short_name
 from opencode_rubrics.swe.problem import SweProblem
@@ -78,14 +78,8 @@ class SuiteRun:
 
 
 async def run_suite(runtime: vf.Runtime, problem: SweProblem, workdir: str, *, record: bool = True) -> SuiteRun:
-    """Run the suite in a sandbox with the task's files, the change and the tests, and read what it says.
-
-    Args:
-        record: whether pytest is given our plugin.
-
-    Raises:
-        ScoringError: our own files could not be put there, or the parser is missing.
-    """
+    """Run the suite in a sandbox with the task's files, the change and the tests, and read what it says; to `record`,
+    pytest is given our plugin. A `ScoringError` if our own files could not be put there, or the parser is missing."""
     await lift_network(runtime)
     secret = secrets.token_hex(16)
     place, plugin = f"/tmp/.{secrets.token_hex(8)}", f"record_{secrets.token_hex(8)}"
@@ -125,16 +119,13 @@ async def run_suite(runtime: vf.Runtime, problem: SweProblem, workdir: str, *, r
 
 
 def script_of(problem: SweProblem, secret: str) -> str:
-    """The command with marks that are made for the run.
-
-    Scripts of SWE-bench put back their tests after the suite: they are made to end with the suite's exit code.
-    """
+    """The command with marks that are made for the run. Scripts of SWE-bench put back their tests after the suite: they
+    are made to end with the suite's exit code."""
     lines = problem.command.replace(_EXIT_MARK, f"{_EXIT_MARK}_{secret}").split("\n")
     end = next((number for number, line in enumerate(lines) if _ENDS in line), None)
     if end is not None:
         lines = [*lines[:end], "suite_exit_code=$?", *lines[end:], "exit $suite_exit_code"]
-    script = "\n".join(lines)
-    return script.replace(_STARTS, f"{_STARTS} {secret}").replace(_ENDS, f"{_ENDS} {secret}")
+    return "\n".join(lines).replace(_STARTS, f"{_STARTS} {secret}").replace(_ENDS, f"{_ENDS} {secret}")
 
 
 Sessions = list[Mapping[str, JsonValue]]
@@ -220,10 +211,8 @@ def states_of(sessions: Sessions) -> dict[str, str]:
 
 
 def agreed(states: Mapping[str, str], recorded: Mapping[str, str], *, short: bool) -> tuple[dict[str, str], int]:
-    """The states of the log, of which those that pass must be recorded so; and how many were not.
-
-    A test that the record says failed has failed, whatever the log says.
-    """
+    """The states of the log, of which those that pass must be recorded so; and how many were not. A test that the
+    record says failed has failed, whatever the log says."""
     if short:
         bad_last = sorted(recorded.items(), key=lambda item: item[1] in BAD)
         recorded = {short_name(name): status for name, status in bad_last}

@@ -19,8 +19,8 @@ import verifiers.v1 as vf
 from agent_sandbox.toolbox.archives import unpack_archive
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
 from agent_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
+from agent_sandbox.toolbox.scoring import ScoringError
 
-from opencode_rubrics.errors import ScoringError
 from opencode_rubrics.swe.programs import argv_of
 
 MAX_LISTING = 64 << 20
@@ -110,12 +110,13 @@ def changed_paths(before: Tree, after: Tree) -> tuple[list[str], list[str]]:
     other = sorted(path for path, entry in after.items() if before.get(path) != entry)
     gone = sorted(before.keys() - after.keys())
     for path in other:
-        if any(parent in after for parent in _parents(path)):
+        if any(parent in after for parent in parents(path)):
             raise TreeError(f"{path!r} is below something that is not a directory")
     return other, gone
 
 
-def _parents(path: str) -> Iterable[str]:
+def parents(path: str) -> Iterable[str]:
+    """The directories above a path."""
     parts = path.split("/")
     return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
 
@@ -182,7 +183,7 @@ async def put_files(runtime: vf.Runtime, directory: str, files: Mapping[str, Fil
     argv = argv_of("remove_files", directory, name)
     await run_checked(runtime, argv, failure, seconds=_SECONDS, error=ScoringError)
     if files:
-        folders = dict.fromkeys(parent for path in files for parent in _parents(path))
+        folders = dict.fromkeys(parent for path in files for parent in parents(path))
         # More would not fit on a command line; links of the untouched tree in their way fail, and are told.
         shown = list(folders) if sum(map(len, folders)) < 60_000 else []
         await unpack_archive(runtime, _packed(files), directory, shown, failure=failure, error=ScoringError)

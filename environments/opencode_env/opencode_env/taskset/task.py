@@ -26,7 +26,7 @@ from opencode_rubrics import (
     workdir_of,
 )
 from opencode_rubrics.staged_tests import require_box
-from opencode_rubrics.swe.history import hide_future, place_work
+from opencode_rubrics.swe.problem import hide_future, place_work
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 

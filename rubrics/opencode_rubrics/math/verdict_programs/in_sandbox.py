@@ -8,6 +8,7 @@ result: one line of JSON with `nonce` and `state`: "verdict" (with `verdict`), "
 "timed_out", "crashed" (with `reason`) or "no_reference"
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -37,8 +38,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     print(READY, flush=True)  # noqa: T201 - the result channel
     request = json.loads(sys.stdin.readline())
-    result = {"nonce": request["nonce"], **_result(request)}
-    print(json.dumps(result), flush=True)  # noqa: T201 - the result channel
+    print(json.dumps({"nonce": request["nonce"], **_result(request)}), flush=True)  # noqa: T201 - the result channel
 
 
 def _result(request: dict[str, Any]) -> dict[str, Any]:
@@ -78,13 +78,10 @@ def read_answer(path: str, max_bytes: int) -> str:
     try:
         # Without O_NONBLOCK a FIFO would be waited for.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise UnusableAnswer("absent") from None
     except OSError:
         raise UnusableAnswer(_why_not_opened(path)) from None
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise UnusableAnswer("not_a_file")
         data = b""
         while len(data) <= max_bytes and (block := os.read(fd, max_bytes + 1 - len(data))):
@@ -93,13 +90,10 @@ def read_answer(path: str, max_bytes: int) -> str:
         os.close(fd)
     if len(data) > max_bytes:
         raise UnusableAnswer("oversized")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise UnusableAnswer("binary") from None
-    if "\0" in text:
-        raise UnusableAnswer("binary")
-    return text
+    with contextlib.suppress(UnicodeDecodeError):
+        if b"\0" not in data:
+            return data.decode("utf-8")
+    raise UnusableAnswer("binary")
 
 
 def _why_not_opened(path: str) -> str:
