@@ -11,12 +11,11 @@ from contextlib import AsyncExitStack
 from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
 from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
 
-from opencode_openenv.asgi import ServerApplication, required_token
 from opencode_openenv.engine import Engine
 from opencode_openenv.environment import OpenCodeEnvironment
 from opencode_openenv.guard import Application, GuardedApplication
 from opencode_openenv.service import RolloutService
-from opencode_openenv.serving import serve_application
+from opencode_openenv.serving import ServerApplication, required_token, serve_application
 from opencode_openenv.settings import ServerConfig
 
 _SESSIONS = 1024

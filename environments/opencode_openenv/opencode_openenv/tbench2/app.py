@@ -7,9 +7,8 @@ from contextlib import AsyncExitStack
 
 from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
 
-from opencode_openenv.asgi import ServerApplication, required_token
 from opencode_openenv.guard import Application, GuardedApplication
-from opencode_openenv.serving import serve_application
+from opencode_openenv.serving import ServerApplication, required_token, serve_application
 from opencode_openenv.tbench2.environment import Tbench2Environment
 from opencode_openenv.tbench2.models import Tbench2Action, Tbench2Observation
 from opencode_openenv.tbench2.settings import Tbench2ServerConfig, most_sessions, read_settings
