@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 import uuid
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
@@ -55,8 +56,7 @@ class _Live:
         self._left_out = 0
         self._readers = [asyncio.create_task(self._read(stream)) for stream in (process.stdout, process.stderr)]
 
-    async def _read(self, stream: object) -> None:
-        assert hasattr(stream, "__aiter__")
+    async def _read(self, stream: AsyncIterable[bytes]) -> None:
         with contextlib.suppress(vf.SandboxError):  # found out by the next command
             async for chunk in stream:
                 self._unseen += chunk
