@@ -39,7 +39,6 @@ from opencode_openenv.spec import RolloutSpec
 
 HOME = "/home/user"
 WORKDIR = f"{HOME}/workdir"
-_PLACE_SECONDS = 60.0
 
 
 class RunRolloutRubric(VerifyCommandsRubric):
@@ -60,9 +59,7 @@ class RunRolloutRubric(VerifyCommandsRubric):
         """Results of all commands, with the reward file's documented place made first."""
         if not home.problem:
             argv = program_argv("reward_place.sh", HOME, VERIFIER_DIRECTORY, owner="opencode_openenv")
-            made = await run_for(
-                runtime, [home.shell, *argv[1:]], _PLACE_SECONDS, "the reward file's place cannot be made"
-            )
+            made = await run_for(runtime, [home.shell, *argv[1:]], 60.0, "the reward file's place cannot be made")
             if made.exit_code != 0:
                 home.problem = f"{HOME}/logs/verifier cannot be made: {made.stderr.strip()[-300:]}"
         return await super().run(plan, trace, runtime, home, workdir)
@@ -83,7 +80,6 @@ class RunRolloutRubric(VerifyCommandsRubric):
 _BELOW_BYTES = 64 << 10
 _MOST = 32
 _CHARACTERS = 8000
-_READING_SECONDS = 30.0
 
 
 async def left_files(runtime: vf.Runtime, directory: str) -> tuple[dict[str, str], list[str]]:
@@ -92,7 +88,7 @@ async def left_files(runtime: vf.Runtime, directory: str) -> tuple[dict[str, str
     argv = program_argv(
         "read_files.sh", directory, str(_BELOW_BYTES), str(_MOST), str(_CHARACTERS * 4), owner="opencode_openenv"
     )
-    result = await run_for(runtime, argv, _READING_SECONDS, f"the files of {directory} cannot be read")
+    result = await run_for(runtime, argv, 30.0, f"the files of {directory} cannot be read")
     texts: dict[str, str] = {}
     others: list[str] = []
     for line in result.stdout.splitlines() if result.exit_code == 0 else ():
