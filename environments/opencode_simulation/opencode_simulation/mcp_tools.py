@@ -17,9 +17,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 
-from opencode_simulation.declared import resources_of, tools_of
 from opencode_simulation.episode import CallKey, Episode, Refused
-from opencode_simulation.world import World
+from opencode_simulation.world import World, resources_of, tools_of
 
 Request = ServerRequestContext[Any, Any]
 Find = Callable[[Request], Awaitable[Episode]]
@@ -78,10 +77,6 @@ def signed_tool(name: str, tool: Callable[..., Any], find: Find) -> Callable[...
 
 
 def offer_resource(mcp: MCPServer[Any], uri: str, method: Callable[..., Any], find: Find) -> None:
-    mcp.resource(uri, name=method.__name__, description=inspect.getdoc(method))(_resource(method, find))
-
-
-def _resource(method: Callable[..., Any], find: Find) -> Callable[..., Awaitable[Any]]:
     async def read(**arguments: Any) -> Any:
         try:
             episode = await find(_request.get())
@@ -89,7 +84,7 @@ def _resource(method: Callable[..., Any], find: Find) -> Callable[..., Awaitable
         except Refused as error:
             raise ResourceError(str(error)) from None
 
-    return _signed(read, method)
+    mcp.resource(uri, name=method.__name__, description=inspect.getdoc(method))(_signed(read, method))
 
 
 def _signed(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:

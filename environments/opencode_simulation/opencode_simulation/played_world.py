@@ -13,9 +13,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from opencode_simulation.declared import tools_of
 from opencode_simulation.plain_json import observation_json
-from opencode_simulation.world import Step, World, is_tool
+from opencode_simulation.world import TOOL_NAME, Step, World, tools_of
 
 _Job = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -122,7 +121,7 @@ class PlayedWorld(WorldThread):
 
     async def finish(self) -> Seen | None:
         """What the world says of its final state; None where it says nothing."""
-        if type(self.world).finish is World.finish or is_tool(type(self.world), "finish"):
+        if type(self.world).finish is World.finish or hasattr(type(self.world).finish, TOOL_NAME):
             return None  # there is none, or it is the agent's to call
         found = await self.run(self.world.finish)
         if found is None:

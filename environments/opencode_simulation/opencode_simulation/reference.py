@@ -5,7 +5,7 @@ from importlib import import_module
 from weakref import WeakKeyDictionary
 
 from opencode_simulation.failure import failure_text
-from opencode_simulation.world import World
+from opencode_simulation.world import World, tools_of
 
 SAMPLES = {
     "frozen-lake": "opencode_simulation.samples.frozen_lake:FrozenLake",
@@ -49,7 +49,6 @@ def find_world(reference: str) -> type[World]:
 def _problems(world: type[World]) -> list[str]:
     if world in _FOUND:
         return _FOUND[world]
-    from opencode_simulation.declared import tools_of
     from opencode_simulation.world_checks import problems_of  # an MCP server, half a second
 
     found = problems_of(world, world_name(world))

@@ -4,13 +4,14 @@ Invariant: one instance is one episode of one rollout. Its methods are called on
 thread (or, if it is a coroutine function, on the server's loop), so a world needs no locks.
 """
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar, overload
 
 from pydantic import JsonValue
 
-from opencode_simulation.declared import RESOURCE_URI, TOOL_NAME
-
+TOOL_NAME = "_simulation_tool"
+RESOURCE_URI = "_simulation_resource"
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -96,10 +97,6 @@ def tool(method: Method | None = None, *, name: str | None = None) -> Method | C
     return marked if method is None else marked(method)
 
 
-def is_tool(world: type[World], name: str) -> bool:
-    return hasattr(getattr(world, name), TOOL_NAME)
-
-
 def resource(uri: str) -> Callable[[Method], Method]:
     """Mark a method of a world as the resource `uri`; names in braces are its parameters. Reading it is not a step."""
 
@@ -111,3 +108,38 @@ def resource(uri: str) -> Callable[[Method], Method]:
         return function
 
     return marked
+
+
+def tools_of(world: object) -> dict[str, Callable[..., Any]]:
+    """The tools by name, in the order in which the class declares them, those of its bases first.
+
+    Raises:
+        TypeError: two tools have one name.
+    """
+    return dict(_marked(world, TOOL_NAME))
+
+
+def resources_of(world: object) -> dict[str, Callable[..., Any]]:
+    """The resources by URI pattern.
+
+    Raises:
+        TypeError: two resources have one URI.
+    """
+    return dict(_marked(world, RESOURCE_URI))
+
+
+def _marked(world: object, mark: str) -> Iterator[tuple[str, Callable[..., Any]]]:
+    owner = world if inspect.isclass(world) else type(world)
+    names = dict.fromkeys(name for base in reversed(owner.__mro__) for name in vars(base))
+    seen: dict[str, str] = {}
+    for name in names:
+        function = inspect.getattr_static(owner, name)
+        label = getattr(function, mark, None)
+        if label is None:
+            continue
+        if label in seen:
+            raise TypeError(
+                f"{owner.__name__}.{seen[label]} and .{name} are both {label!r}: name one of them otherwise"
+            )
+        seen[label] = name
+        yield label, getattr(world, name)

@@ -11,10 +11,9 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool
 from pydantic.warnings import ArbitraryTypeWarning
 
-from opencode_simulation.declared import RESOURCE_URI, TOOL_NAME, tools_of
 from opencode_simulation.failure import said
 from opencode_simulation.mcp_tools import nobody, offer_resource, signed_tool
-from opencode_simulation.world import World
+from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, tools_of
 
 _LONGEST_NAME = 64
 """Characters of a tool's name that model endpoints take, the server's name before it included."""
