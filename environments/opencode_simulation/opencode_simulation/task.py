@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import verifiers.v1 as vf
+from opencode_env.user_simulation.sides import MAX_USER_TURNS, USER_STOP
 from opencode_rubrics import AnyTrace, Rubric, cleanup, live_rubric
 from opencode_runs.turns.kept import TurnRow
 from pydantic import Field, JsonValue
@@ -19,11 +20,10 @@ from verifiers.v1.utils.decorators import invoke
 from opencode_simulation.config import SimulationTaskConfig
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.hub import hub
-from opencode_simulation.ledger import LEDGER_KEY, Ledger, LedgerSummary, ledger_of
+from opencode_simulation.ledger import LEDGER_KEY, TERMINATION_KEY, Ledger, LedgerSummary, TerminationReason, ledger_of
 from opencode_simulation.plain_json import text_of
 from opencode_simulation.reference import find_world, world_name
 from opencode_simulation.rollout_toolset import RolloutToolset
-from opencode_simulation.termination import TERMINATION_KEY, termination_reason
 from opencode_simulation.toolset import SimulationToolsetConfig
 
 if TYPE_CHECKING:
@@ -181,6 +181,24 @@ def server_config(config: SimulationTaskConfig) -> SimulationToolsetConfig:
 def shared_group(config: SimulationTaskConfig) -> str:
     """What a shared server and the tasks whose worlds it serves have in common."""
     return hashlib.sha256(config.model_dump_json().encode()).hexdigest()
+
+
+def termination_reason(
+    trace: AnyTrace, summary: LedgerSummary, last_info: dict[str, object]
+) -> TerminationReason | None:
+    """Why an episode ended, in the words that trainers of its family expect; None where the agent just stopped, ran out
+    of time or failed.
+
+    Args:
+        summary: of the episode.
+        last_info: what its last step said, with what an `Episode` truncated it by.
+    """
+    by_a_limit = last_info.get("truncated_by") in ("max_steps", "ledger_bytes")
+    if summary.terminated or (summary.truncated and not by_a_limit):
+        return "control_plane_signal"
+    if summary.truncated or trace.stop_condition in ("max_turns", MAX_USER_TURNS):
+        return "max_steps"
+    return "user_stop" if trace.stop_condition == USER_STOP else None
 
 
 def _write(trace: AnyTrace, ledger: Ledger) -> None:

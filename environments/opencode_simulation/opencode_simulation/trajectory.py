@@ -6,8 +6,7 @@ from typing import Any
 from opencode_env.cli_agent.traces import AnyTrace
 from pydantic import BaseModel, JsonValue, TypeAdapter
 
-from opencode_simulation.ledger import FINISH, LedgerEntry, LedgerSummary, ledger_of
-from opencode_simulation.termination import TERMINATION_KEY
+from opencode_simulation.ledger import FINISH, TERMINATION_KEY, LedgerEntry, LedgerSummary, ledger_of
 
 _ARGUMENTS = TypeAdapter(dict[str, JsonValue])
 
