@@ -78,6 +78,10 @@ class OpenRollout:
         self.opened.set()
         self.closed.set()
 
+    def raise_failure(self) -> None:
+        if self.ledger.summary.error is not None:
+            raise (BrokenWorldError if self.played else WorldError)(self.ledger.summary.error)
+
 
 class Hub:
     """All worlds of this process's rollouts, by the rollouts' ids."""
@@ -85,9 +89,9 @@ class Hub:
     def __init__(self) -> None:
         directory = tempfile.gettempdir()
         short = len(directory) < _LONGEST_DIRECTORY
-        self._directory = Path(tempfile.mkdtemp(prefix="worlds-", dir=directory if short else "/tmp"))  # mode 0700
-        remove_at_exit(str(self._directory))
-        self.path = str(self._directory / "socket")
+        own = tempfile.mkdtemp(prefix="worlds-", dir=directory if short else "/tmp")  # mode 0700
+        remove_at_exit(own)
+        self.path = f"{own}/socket"
         self.token = secrets.token_urlsafe(32)
         self._rollouts: dict[str, OpenRollout] = {}
         self._shared: dict[str, list[Connection]] = {}
@@ -129,7 +133,7 @@ class Hub:
                 await played.opened.wait()
         except TimeoutError:
             played.fail(slow)
-        self._raise_failure(played)
+        played.raise_failure()
 
     def over(self, rollout: str) -> bool:
         """Whether a rollout's world has ended or failed."""
@@ -152,7 +156,7 @@ class Hub:
         except TimeoutError:
             played.fail(f"the world was not closed within {seconds:g} s")
         played.changed(played.ledger)
-        self._raise_failure(played)
+        played.raise_failure()
         return played.ledger
 
     async def forget(self, rollout: str) -> None:
@@ -163,11 +167,6 @@ class Hub:
             for connection in played.playing:
                 connection.send(wire.End(rollout=rollout, finish=False))
         self._rest()
-
-    @staticmethod
-    def _raise_failure(played: OpenRollout) -> None:
-        if played.ledger.summary.error is not None:
-            raise (BrokenWorldError if played.played else WorldError)(played.ledger.summary.error)
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -218,11 +217,11 @@ class Hub:
             if connection.port is not None:
                 await played.refusing.listen(connection.port)
 
-    def _take(self, connection: Connection, message: BaseModel) -> None:
+    def _take(self, connection: Connection, message: wire.FromServer) -> None:
         if isinstance(message, wire.Hello):
             self._greet(connection, message)
             return
-        played = self._rollouts.get(message.rollout)  # type: ignore[attr-defined]  # every other one has it
+        played = self._rollouts.get(message.rollout)
         if played is None or connection not in played.playing:
             return
         ledger = played.ledger
@@ -245,7 +244,7 @@ class Hub:
                     played.closed.set()
         played.changed(ledger)
         if played.over or isinstance(message, wire.Opened):
-            connection.send(wire.Acknowledged(rollout=message.rollout))  # type: ignore[attr-defined]
+            connection.send(wire.Acknowledged(rollout=message.rollout))
 
     def _greet(self, connection: Connection, hello: wire.Hello) -> None:
         if not hmac.compare_digest(hello.token, self.token):

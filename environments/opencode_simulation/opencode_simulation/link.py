@@ -29,10 +29,10 @@ class _Reports:
 
     async def step(self, entry: LedgerEntry) -> None:
         ends = entry.terminated or entry.truncated
-        await self._link.say(wire.Stepped(rollout=self._rollout, entry=entry), self._rollout if ends else None)
+        await self._link.say(wire.Stepped(rollout=self._rollout, entry=entry), until_heard=ends)
 
     async def failed(self, error: str) -> None:
-        await self._link.say(wire.Failed(rollout=self._rollout, error=error), self._rollout)
+        await self._link.say(wire.Failed(rollout=self._rollout, error=error), until_heard=True)
 
 
 class Link:
@@ -60,17 +60,15 @@ class Link:
         """Connect now, or, while the environment does not listen yet, as soon as it does."""
         self._reading = asyncio.create_task(self._serve())
 
-    async def say(
-        self, message: wire.Opened | wire.Stepped | wire.Failed | wire.Closed, until_heard: str | None = None
-    ) -> None:
-        """Tell the environment something; with a rollout's id, return when it has read it.
+    async def say(self, message: wire.OfRollout, *, until_heard: bool = False) -> None:
+        """Tell the environment something, and return when it has read it, if that is to be waited for.
 
         Raises:
             ConnectionError: the environment is gone.
         """
         if self._writer is None or self._writer.is_closing():
             raise ConnectionError("the environment of this world is gone")
-        heard = self._heard.setdefault(until_heard, asyncio.Event()) if until_heard is not None else None
+        heard = self._heard.setdefault(message.rollout, asyncio.Event()) if until_heard else None
         if heard is not None:
             heard.clear()
         self._writer.write(wire.line(message))
@@ -126,7 +124,8 @@ class Link:
         self.episodes[order.rollout] = episode
         with contextlib.suppress(ConnectionError):
             try:
-                await self.say(wire.Opened(rollout=order.rollout, observation=await episode.start()), order.rollout)
+                opened = wire.Opened(rollout=order.rollout, observation=await episode.start())
+                await self.say(opened, until_heard=True)
             except WorldError as error:
                 logger.warning("%s", error)
         self.opened.set()

@@ -40,17 +40,11 @@ class Issue:
 
     def line(self) -> dict[str, Any]:
         """What a list shows of it."""
-        return {
-            "number": self.number,
-            "title": self.title,
-            "labels": self.labels,
-            "assignee": self.assignee,
-            "idle_days": self.idle_days,
-        }
+        return {name: getattr(self, name) for name in ("number", "title", "labels", "assignee", "idle_days")}
 
     def whole(self) -> dict[str, Any]:
-        rest = {"state": self.state, "reason": self.reason, "duplicate_of": self.duplicate_of}
-        return {**self.line(), **rest, "body": self.body, "comments": self.comments}
+        further = ("state", "reason", "duplicate_of", "body", "comments")
+        return {**self.line(), **{name: getattr(self, name) for name in further}}
 
 
 def make_people(source: random.Random) -> dict[str, str]:
@@ -68,8 +62,7 @@ def make_issues(source: random.Random, count: int) -> list[Issue]:
         idle = source.choice((2, 5, 9, 20, 33, 47, 61))
         state = source.choice(("open", "open", "open", "closed"))
         reason = "done" if state == "closed" else None
-        issue = Issue(number, f"{area} {fault} {thing}", body, [label, area], None, state, reason, None, idle)
-        made.append(issue)
+        made.append(Issue(number, f"{area} {fault} {thing}", body, [label, area], None, state, reason, None, idle))
     return made
 
 
