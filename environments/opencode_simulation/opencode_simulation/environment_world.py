@@ -75,10 +75,6 @@ class EnvironmentWorld(World):
         """What a tool returned as the environment takes it; what this raises refuses the call, and nothing changes."""
         return action
 
-    def format_observation(self, observation: Any) -> Any:
-        """The observation as the agent sees it."""
-        return observation
-
     def formatter(self) -> Callable[[Any], Any]:
         """`format_observation`, given the environment too where it asks for that."""
         _, *more = inspect.signature(self.format_observation).parameters.values()

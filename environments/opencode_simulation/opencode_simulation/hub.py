@@ -188,8 +188,9 @@ class Hub:
         connection = Connection(writer)
         self._connections.add(connection)
         try:
-            while text := await _next_line(reader):
-                self._take(connection, wire.FROM_SERVER.validate_json(text))
+            with contextlib.suppress(ConnectionError):
+                while text := await reader.readline():
+                    self._take(connection, wire.FROM_SERVER.validate_json(text))
         except ValueError as error:  # no message, or one that is longer than LINE_LIMIT
             for rollout in connection.rollouts & self._rollouts.keys():
                 self._rollouts[rollout].fail(f"the world's server said what cannot be read: {str(error)[:300]}")
@@ -269,10 +270,3 @@ class Hub:
 @cache
 def hub() -> Hub:
     return Hub()
-
-
-async def _next_line(reader: asyncio.StreamReader) -> bytes:
-    """The next line; nothing at the end of the connection, however it ended."""
-    with contextlib.suppress(ConnectionError):
-        return await reader.readline()
-    return b""

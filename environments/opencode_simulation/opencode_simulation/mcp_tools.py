@@ -27,8 +27,6 @@ Find = Callable[[Request], Awaitable[Episode]]
 Raises:
     Refused: there is none.
 """
-_RESOURCE_METHODS = ("resources/list", "resources/templates/list", "resources/read")
-_GREETINGS = ("initialize", "server/discover")
 _request: ContextVar[Request] = ContextVar("request")
 
 
@@ -37,7 +35,7 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
 
     async def remember(ctx: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
         _request.set(ctx)
-        if ctx.method in _GREETINGS:
+        if ctx.method in ("initialize", "server/discover"):
             with contextlib.suppress(Refused):  # said when something is called
                 (await find(ctx)).forget_calls(_client(ctx))
         return await call_next(ctx)
@@ -53,7 +51,7 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
         offer_resource(mcp, uri, method, find)
     if not resources:
         # A server that can list resources gives OpenCode three more tools, to read what is not there.
-        for method_name in _RESOURCE_METHODS:
+        for method_name in ("resources/list", "resources/templates/list", "resources/read"):
             mcp._lowlevel_server._request_handlers.pop(method_name, None)
 
 

@@ -97,14 +97,17 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         """
         await self._open(trace, ledger_of({LEDGER_KEY: trace.info.pop(LEDGER_KEY)}))
 
-    async def _open(self, trace: AnyTrace, before: Ledger | None = None) -> None:
-        spec = EpisodeSpec(
+    def episode_spec(self, before: Ledger | None = None) -> EpisodeSpec:
+        """Which episode the row asks for; with a ledger, one that goes on from it."""
+        return EpisodeSpec(
             seed=self.data.seed,
             config=self.data.config,
             max_steps=self.data.max_steps or self.config.max_steps,
             step_timeout=self.config.call_timeout,
             before=before,
         )
+
+    async def _open(self, trace: AnyTrace, before: Ledger | None = None) -> None:
         config = {**find_world(self.config.world).default_config(), **self.data.config}
         ledger = Ledger(summary=LedgerSummary(world=self.config.world, seed=self.data.seed, config=config))
 
@@ -114,7 +117,7 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
                 trace.stop(_DONE)  # before the agent was started: it then never is
 
         trace.task.data = trace.task.data.model_copy(update={"rollout": trace.id})
-        await hub().open(trace.id, spec, ledger, changed)
+        await hub().open(trace.id, self.episode_spec(before), ledger, changed)
         if self.config.server == "shared":
             await hub().open_shared(trace.id, shared_group(self.config))
 

@@ -20,6 +20,7 @@ from opencode_simulation.parity import require_parity
 from opencode_simulation.reference import find_world
 from opencode_simulation.task import SimulationTask, SimulationTaskData, server_config
 from opencode_simulation.toolset import SimulationToolset
+from opencode_simulation.world import World
 
 _SEED: TypeAdapter[int] = TypeAdapter(Seed)
 _BEGINNING = 4096
@@ -161,15 +162,14 @@ class SimulationTaskset(vf.Taskset[SimulationTask, SimulationTasksetConfig]):  #
             yield from (SimulationTask(data, self.config.task) for data in turns)
             return
         world = find_world(self.config.task.world)
-        for row in self._rows():
+        for row in self._rows(world):
             fields = row.model_dump(exclude={"prompt"})
             prompt = row.prompt or self.config.prompt or world.PROMPT
             yield SimulationTask(SimulationTaskData(prompt=prompt, **fields), self.config.task)
 
-    def _rows(self) -> Iterator[SimulationRow]:
+    def _rows(self, world: type[World]) -> Iterator[SimulationRow]:
         shipped = _SHIPPED_ROWS / f"{self.config.task.world}.jsonl"
         if self.config.dataset is not None:
-            world = find_world(self.config.task.world)
             yield from read_rows(self.config.dataset, world.default_config().keys())
         elif self.config.episodes is None and shipped.is_file():
             yield from read_rows(shipped)
