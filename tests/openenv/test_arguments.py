@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from opencode_openenv import OpenCodeEnv
-from opencode_openenv.catalog import resolve_endpoint
-from opencode_openenv.model_calls import client_of
+from opencode_openenv.model_calls import client_of, resolve_endpoint
 from opencode_openenv.spec import RolloutSpec, read_arguments
 from pydantic import ValidationError
 

@@ -40,8 +40,6 @@ _ANSWER = {
     "required": ["result"],
     "x-fastmcp-wrap-result": True,
 }
-_SESSIONS = 1024
-"""Sessions at once. One that runs no rollout costs a thread and little else."""
 
 
 class OpenCodeState(State):
@@ -135,8 +133,9 @@ def application_of(service: RolloutService, config: ServerConfig) -> Application
         CallToolAction,
         CallToolObservation,
         env_name="opencode_env",
+        # A session that runs no rollout costs a thread and little else.
         # Sessions that OpenEnv 0.10's clients make over HTTP end with nothing but a message.
-        concurrency_config=ConcurrencyConfig(max_concurrent_envs=_SESSIONS, session_timeout=config.idle_session_s),
+        concurrency_config=ConcurrencyConfig(max_concurrent_envs=1024, session_timeout=config.idle_session_s),
     )
     return application
 

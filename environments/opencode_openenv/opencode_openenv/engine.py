@@ -26,8 +26,7 @@ from verifiers.v1.task import Task
 from verifiers.v1.trace import Error, ModelCall
 from verifiers.v1.utils.loaders import load_environment
 
-from opencode_openenv.catalog import Endpoint
-from opencode_openenv.model_calls import client_of, sampling_of
+from opencode_openenv.model_calls import Endpoint, client_of, sampling_of
 from opencode_openenv.result import CommandResult, RolloutResult, RolloutTurn
 from opencode_openenv.spec import RolloutSpec
 from opencode_openenv.task import FILES_RECORD, SETUP_RECORD, RolloutTask

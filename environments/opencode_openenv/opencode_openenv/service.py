@@ -13,9 +13,8 @@ from typing import Any
 
 from verifiers.v1.runtimes import SubprocessConfig
 
-from opencode_openenv.catalog import Endpoint, resolve_endpoint
 from opencode_openenv.engine import Engine
-from opencode_openenv.model_calls import client_of
+from opencode_openenv.model_calls import Endpoint, client_of, resolve_endpoint
 from opencode_openenv.reachable import UnreachableError, require_reachable
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.settings import ServerConfig

@@ -28,7 +28,6 @@ _COLLECT_SECONDS = 300.0
 """Seconds for what is done after the commands: ending processes, reading files, removing the sandbox."""
 _COMMAND_GRACE_SECONDS = 50.0
 """Seconds beyond its own that a command may need to be ended."""
-_NO_NUL = r"^[^\x00]*$"
 
 
 def _not_empty(command: str) -> str:
@@ -38,7 +37,7 @@ def _not_empty(command: str) -> str:
     return command
 
 
-Command = Annotated[str, StringConstraints(max_length=100_000, pattern=_NO_NUL), AfterValidator(_not_empty)]
+Command = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$"), AfterValidator(_not_empty)]
 
 
 def _in_order(given: Any) -> list[Any]:
@@ -49,7 +48,6 @@ def _in_order(given: Any) -> list[Any]:
 
 
 Commands = Annotated[list[Command], Field(max_length=64), BeforeValidator(_in_order)]
-Mode = Literal["transparent_proxy", "black_box"]
 
 
 class RolloutSpec(BaseModel, extra="forbid", frozen=True):
@@ -83,7 +81,9 @@ class RolloutSpec(BaseModel, extra="forbid", frozen=True):
         "reward is passed / total, unless one writes a number to /home/user/logs/verifier/reward.txt.",
     )
     task_id: str = Field("", max_length=1000, description="Comes back in the result.")
-    mode: Mode = Field("transparent_proxy", description="black_box records no turns.")
+    mode: Literal["transparent_proxy", "black_box"] = Field(
+        "transparent_proxy", description="black_box records no turns."
+    )
     disable_thinking: bool | None = Field(
         None, description="Sends chat_template_kwargs.enable_thinking=false; null is the catalog's choice."
     )

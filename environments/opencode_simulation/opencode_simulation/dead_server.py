@@ -8,18 +8,13 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-_LAST_WORDS = 1000
-"""Bytes."""
-_ANSWER = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-_REQUEST_SECONDS = 5.0
-
 
 def last_words(log: Path | None) -> str:
     """The end of what a server printed, behind a colon; nothing where that cannot be read any more."""
     if log is None:
         return ""
     with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _LAST_WORDS))
+        file.seek(max(0, log.stat().st_size - 1000))
         return f": {said}" if (said := file.read().decode(errors="replace").strip()) else ""
     return ""
 
@@ -45,9 +40,9 @@ class RefusingServer:
 async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with asyncio.timeout(5.0):
                 await reader.readuntil(b"\r\n\r\n")
-            writer.write(_ANSWER)
+            writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             await writer.drain()
     finally:
         writer.close()

@@ -46,8 +46,6 @@ REMEMBERED_CALLS = 64
 """Calls of one episode whose answers are kept for those who ask again."""
 LEDGER_BYTES = 16 * 1024 * 1024
 """Of one episode's ledger: an agent's programs can call without end, and the environment keeps it all."""
-_ENTRY_BYTES = 4096
-"""What a step costs beside its JSON."""
 MOST_WAITING = 64
 """Calls of one episode at once; more are refused, as who has sent one need not stay for its answer."""
 _TOO_LONG = "the episode is over: its ledger is full"
@@ -306,7 +304,7 @@ class Episode:
 
     def _bounded(self, entry: LedgerEntry) -> LedgerEntry:
         """The entry, or, where the ledger cannot take it in, one that ends the episode."""
-        self._bytes += len(entry.model_dump_json().encode()) + _ENTRY_BYTES
+        self._bytes += len(entry.model_dump_json().encode()) + 4096  # what a step costs beside its JSON
         if self._bytes <= LEDGER_BYTES:
             return entry
         changed = {"observation": _TOO_LONG, "info": {"truncated_by": "ledger_bytes"}, "truncated": True}

@@ -53,10 +53,9 @@ async def played(task: Any, calls: Any) -> float:
         async with Client(alone.server()) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             for call in calls:
-                known = call["tool"] in tools
-                result = await client.call_tool(call["tool"], call.get("arguments", {})) if known else None
-                if result is None or result.is_error:
-                    refused = f"the world refused the gold solution's call of {call['tool']!r}"
+                name = call["tool"]
+                if name not in tools or (await client.call_tool(name, call.get("arguments", {}))).is_error:
+                    refused = f"the world refused the gold solution's call of {name!r}"
                     break
         await alone.episode.finish()
         ledger = alone.ledger

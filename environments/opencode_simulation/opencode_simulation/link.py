@@ -14,7 +14,6 @@ from opencode_simulation.ledger import LedgerEntry
 from opencode_simulation.world import World
 
 logger = logging.getLogger(__name__)
-_RETRY_SECONDS = 0.2
 _LAST_CALL_SECONDS = 2.0
 """How long a call may go on when the server is told to end: its sender is gone, and verifiers kills the server soon."""
 
@@ -98,7 +97,7 @@ class Link:
             try:
                 reader, writer = await asyncio.open_unix_connection(self._path, limit=wire.LINE_LIMIT)
             except OSError:
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(0.2)
                 continue
             self._writer = writer
             writer.write(wire.line(self._hello))

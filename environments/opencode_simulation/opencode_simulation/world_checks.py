@@ -17,7 +17,6 @@ from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, tools_of
 
 _LONGEST_NAME = 64
 """Characters of a tool's name that model endpoints take, the server's name before it included."""
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HOOKS = ("reset", "step", "finish", "close", "format_observation")
 """What is called of an episode."""
 _NO_METHODS = {staticmethod: "a static method", classmethod: "a class method", property: "a property"}
@@ -77,7 +76,7 @@ def _inner(method: Any) -> Any:
 
 
 def _name(label: Any, server_name: str) -> Iterator[str]:
-    if not isinstance(label, str) or not _NAME.fullmatch(label):
+    if not isinstance(label, str) or not re.fullmatch(r"[A-Za-z0-9_-]+", label):
         yield f"its name {label!r} may have letters, digits, _ and - only"
     elif len(whole := f"{server_name}_{label}") > _LONGEST_NAME:
         yield f"the agent knows it as {whole!r}, which has {len(whole)} characters, and models take {_LONGEST_NAME}"

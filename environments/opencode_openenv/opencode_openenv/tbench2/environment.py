@@ -26,7 +26,6 @@ from opencode_openenv.tbench2.terminals import Ran
 
 ResultT = TypeVar("ResultT")
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
-_WAIT_SECONDS = 5.0
 
 
 @cache
@@ -192,7 +191,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
     async def _view(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
         if action.action_type is ActionType.VIEW:
             return self._seen(await episode.terminals.view(session))
-        seconds = _WAIT_SECONDS if action.wait_seconds is None else action.wait_seconds
+        seconds = 5.0 if action.wait_seconds is None else action.wait_seconds
         return self._seen(await episode.terminals.view(session, seconds))
 
     async def _kill(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
