@@ -198,7 +198,11 @@ class Hub:
             self._connections.discard(connection)
             self._leave(connection)
             for played in [self._rollouts[rollout] for rollout in connection.rollouts & self._rollouts.keys()]:
-                await self._gone(connection, played)
+                if not played.closed.is_set():
+                    played.fail(f"the world's server died{last_words(connection.log)}")
+                    played.changed(played.ledger)
+                    if connection.port is not None:
+                        await played.refusing.listen(connection.port)
             writer.close()
             self._rest()
 
@@ -209,14 +213,6 @@ class Hub:
             if not members:
                 self._there[group].clear()
                 self._lost.add(group)
-
-    @staticmethod
-    async def _gone(connection: Connection, played: OpenRollout) -> None:
-        if not played.closed.is_set():
-            played.fail(f"the world's server died{last_words(connection.log)}")
-            played.changed(played.ledger)
-            if connection.port is not None:
-                await played.refusing.listen(connection.port)
 
     def _take(self, connection: Connection, message: wire.FromServer) -> None:
         if isinstance(message, wire.Hello):

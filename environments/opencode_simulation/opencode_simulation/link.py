@@ -35,7 +35,7 @@ class _Reports:
 
 
 class Link:
-    """The line of one server process.
+    """The line of one server process: it connects now, or, while the environment does not listen yet, once it does.
 
     Args:
         path: the environment's socket.
@@ -49,15 +49,11 @@ class Link:
         self._writer: asyncio.StreamWriter | None = None
         self._heard: dict[str, asyncio.Event] = {}
         self._orders: set[asyncio.Task[None]] = set()
-        self._reading: asyncio.Task[None] | None = None
+        self._reading = asyncio.create_task(self._serve())
         self._stopping: asyncio.Task[None] | None = None
         self.episodes: dict[str, Episode] = {}
         self.opened = asyncio.Event()
         """Whether any world was opened, or failed to be."""
-
-    async def start(self) -> None:
-        """Connect now, or, while the environment does not listen yet, as soon as it does."""
-        self._reading = asyncio.create_task(self._serve())
 
     async def say(self, message: wire.OfRollout, *, until_heard: bool = False) -> None:
         """Tell the environment something, and return when it has read it, if that is to be waited for.
@@ -84,9 +80,8 @@ class Link:
         # A server of a rollout's own is told to end when the agent has stopped, before the environment asks for more.
         own = self._hello.rollout is not None
         await asyncio.gather(*(self._close(rollout, _LAST_CALL_SECONDS, finish=own) for rollout in list(self.episodes)))
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(ConnectionError):

@@ -69,16 +69,6 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         self._state = Tbench2State(episode_id=str(uuid4()))
         self._episode: Episode | None = None
         self._log: SessionLog
-        self._acts = {
-            ActionType.EXEC: self._exec,
-            ActionType.WRITE: self._write,
-            ActionType.VIEW: self._view,
-            ActionType.WAIT: self._view,
-            ActionType.KILL: self._kill,
-            ActionType.WRITE_FILE: self._write_file,
-            ActionType.EVALUATE: self._evaluate,
-            ActionType.CLOSE: self._close,
-        }
 
     @property
     def state(self) -> Tbench2State:
@@ -159,7 +149,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         state.step_count += 1
         state.last_action_type, state.last_command, state.session_id = action.action_type, action.command, session
         try:
-            observation = await self._acts[action.action_type](self._episode, action, session)
+            observation = await self._act(self._episode, action, session)
         except asyncio.CancelledError:
             self._warn_of_loss()
             await self._end()
@@ -168,6 +158,30 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         state.last_output = observation.output
         self._log.add(session, f"{action.action_type} {action.command or action.file_path}", observation.output)
         return observation
+
+    async def _act(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+        match action.action_type:
+            case ActionType.EXEC:
+                return await self._exec(episode, action, session)
+            case ActionType.WRITE:
+                await episode.terminals.write(session, action.command)
+            case ActionType.VIEW:
+                return self._seen(await episode.terminals.view(session))
+            case ActionType.WAIT:
+                seconds = 5.0 if action.wait_seconds is None else action.wait_seconds
+                return self._seen(await episode.terminals.view(session, seconds))
+            case ActionType.KILL:
+                return self._seen(await episode.terminals.kill(session))
+            case ActionType.WRITE_FILE:
+                if not action.file_path:
+                    raise ValueError("write_file needs a file_path")
+                await episode.write_file(action.file_path, action.content)
+            case ActionType.EVALUATE:
+                return await self._evaluate(episode)
+            case ActionType.CLOSE:
+                await self._end()
+                return self._observation(done=True)
+        return self._observation()
 
     async def _exec(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
         if not action.command.strip():
@@ -184,26 +198,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
             return self._observation(output=ran.output, success=False, error=error, info={"exit_code": None})
         return self._seen(ran)
 
-    async def _write(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
-        await episode.terminals.write(session, action.command)
-        return self._observation()
-
-    async def _view(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
-        if action.action_type is ActionType.VIEW:
-            return self._seen(await episode.terminals.view(session))
-        seconds = 5.0 if action.wait_seconds is None else action.wait_seconds
-        return self._seen(await episode.terminals.view(session, seconds))
-
-    async def _kill(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
-        return self._seen(await episode.terminals.kill(session))
-
-    async def _write_file(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
-        if not action.file_path:
-            raise ValueError("write_file needs a file_path")
-        await episode.write_file(action.file_path, action.content)
-        return self._observation()
-
-    async def _evaluate(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+    async def _evaluate(self, episode: Episode) -> Tbench2Observation:
         try:
             score = await episode.evaluate()
         finally:
@@ -216,10 +211,6 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
             "warning": score.warning,
         }
         return self._observation(output=score.output, info=info, reward=score.reward, done=True)
-
-    async def _close(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
-        await self._end()
-        return self._observation(done=True)
 
     def _warn_of_loss(self) -> None:
         logger.warning("task %r ended without a score: its caller is gone", self._state.task_id)
