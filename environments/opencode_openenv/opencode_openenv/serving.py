@@ -9,8 +9,9 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from typing import Any
 
 import uvicorn
 from verifiers.v1.errors import RolloutError
@@ -129,11 +130,19 @@ def required_token(config: ListenConfig) -> str:
     return token
 
 
-def log_to_stderr() -> None:
-    """Write what the server and its rollouts say to standard error, with the time."""
+def run(serving: Coroutine[Any, Any, None]) -> None:
+    """Serve to the end, and write what the server and its rollouts say to standard error, with the time.
+
+    Raises:
+        SystemExit: a prerequisite is missing, said in one line.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger("verifiers.v1")
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     logging.getLogger("fastmcp").setLevel(logging.CRITICAL)  # shows a caller's wrong argument as a failure of ours
+    try:
+        asyncio.run(serving)
+    except (RolloutError, ValueError) as error:
+        raise SystemExit(str(error)) from error

@@ -18,7 +18,6 @@ from agent_sandbox.at_exit import remove_at_exit
 from pydantic import BaseModel
 
 from opencode_simulation import wire
-from opencode_simulation.dead_server import RefusingServer, last_words
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import BrokenWorldError, WorldError
 from opencode_simulation.ledger import Ledger
@@ -64,7 +63,10 @@ class OpenRollout:
 
     played: bool = False
     """Whether it was reset: from then on the agent can act."""
-    refusing: RefusingServer = field(default_factory=RefusingServer)
+    refusing: asyncio.Server | None = None
+    """Answers at the port of its server that died. Otherwise verifiers asks for three minutes whether a server of a
+    rollout's own is up, and the system may give the port to another rollout's world while this one's programs still
+    call."""
 
     @property
     def over(self) -> bool:
@@ -163,7 +165,8 @@ class Hub:
         """Let a rollout go, whatever became of it; idempotent."""
         played = self._rollouts.pop(rollout, None)
         if played is not None:
-            played.refusing.close()
+            if played.refusing is not None:
+                played.refusing.close()
             for connection in played.playing:
                 connection.send(wire.End(rollout=rollout, finish=False))
         self._rest()
@@ -202,7 +205,8 @@ class Hub:
                     played.fail(f"the world's server died{last_words(connection.log)}")
                     played.changed(played.ledger)
                     if connection.port is not None:
-                        await played.refusing.listen(connection.port)
+                        with contextlib.suppress(OSError):  # another program was faster
+                            played.refusing = await asyncio.start_server(_refuse, "127.0.0.1", connection.port)
             writer.close()
             self._rest()
 
@@ -266,3 +270,25 @@ class Hub:
 @cache
 def hub() -> Hub:
     return Hub()
+
+
+def last_words(log: Path | None) -> str:
+    """The end of what a server printed, behind a colon; nothing where that cannot be read any more."""
+    if log is None:
+        return ""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 1000))
+        return f": {said}" if (said := file.read().decode(errors="replace").strip()) else ""
+    return ""
+
+
+async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer whoever comes that nobody is there."""
+    try:
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(5.0):
+                await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            await writer.drain()
+    finally:
+        writer.close()

@@ -87,8 +87,7 @@ def offer_resource(mcp: MCPServer[Any], uri: str, method: Callable[..., Any], fi
 
 def _signed(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:
     """`call` with the parameters of a world's method, which is seen on its class."""
-    signature = inspect.signature(method, eval_str=True)
-    parameters = list(signature.parameters.values())[1:]  # without the world itself
+    parameters = list(inspect.signature(method, eval_str=True).parameters.values())[1:]  # without the world itself
     functools.update_wrapper(call, method, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     del call.__wrapped__  # type: ignore[attr-defined]  # it would be asked for its parameters
     call.__signature__ = inspect.Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
@@ -106,5 +105,4 @@ def _key(request: Request) -> CallKey | None:
 
 def _client(request: Request) -> str:
     """Who asks, as far as requests without sessions tell: programs of the agent's number their calls as it does."""
-    headers = getattr(request.request, "headers", {})
-    return str(headers.get("user-agent", ""))
+    return str(getattr(request.request, "headers", {}).get("user-agent", ""))

@@ -113,8 +113,7 @@ class Terminals:
         """The same where killing a process does not end all that it started."""
         mark, started = uuid.uuid4().hex, time.monotonic()
         argv, limit = ["timeout", "-k", "2", f"{seconds:g}", *argv], seconds + 10.0
-        failure = "the command could not be run"
-        result = await run_for(self._runtime, argv, limit, failure, {MARK_VARIABLE: mark})
+        result = await run_for(self._runtime, argv, limit, "the command could not be run", {MARK_VARIABLE: mark})
         if time.monotonic() - started < seconds or result.exit_code not in (OUT_OF_TIME, 137, 143):
             return Ran(shortened(result.stdout + result.stderr), result.exit_code)
         await end_marked(self._runtime, mark, command)
@@ -131,8 +130,7 @@ class Terminals:
             raise ValueError(f"session {name!r} still runs: kill it first, or name another session_id")
         if known is None and len(self._live) >= MAX_SESSIONS:
             raise ValueError(f"there are {MAX_SESSIONS} sessions, and more are not kept: kill one first")
-        argv = ["bash", "-c", await self._text(command)]
-        self._live[name] = _Live(await start_process(self._runtime, argv, {}))
+        self._live[name] = _Live(await start_process(self._runtime, ["bash", "-c", await self._text(command)], {}))
 
     async def write(self, name: str, text: str) -> None:
         """Write a line to a live session.
