@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from opencode_openenv.training_trace import TrainingTrace, TrainingTurn
+from opencode_openenv.training_trace import TrainingTrace
 
 
 class RolloutTurn(BaseModel):
@@ -106,7 +106,9 @@ def flat_sequence(result: RolloutResult) -> FlatSequence | None:
     own = [turn for turn in turns.values() if any(turn.loss_mask)]
     if not own:
         return None
-    branch = _branch(turns, own[-1])
+    branch = [own[-1]]
+    while (before := turns.get(branch[0].metadata["parent"] or "")) is not None:
+        branch.insert(0, before)
     prompt, last = branch[0].prompt_token_ids, branch[-1]
     whole = [*last.prompt_token_ids, *last.completion_token_ids]
     logprobs, mask = [0.0] * len(whole), [0] * len(whole)
@@ -120,13 +122,3 @@ def flat_sequence(result: RolloutResult) -> FlatSequence | None:
         env_mask=mask[len(prompt) :],
         dropped_turns=len(result.training_trace.turns) - len(branch),
     )
-
-
-def _branch(turns: dict[str, TrainingTurn], last: TrainingTurn) -> list[TrainingTurn]:
-    """The turns whose tokens lead to the last one, first to last."""
-    found: list[TrainingTurn] = []
-    turn: TrainingTurn | None = last
-    while turn is not None:
-        found.append(turn)
-        turn = turns.get(turn.metadata["parent"] or "")
-    return found[::-1]

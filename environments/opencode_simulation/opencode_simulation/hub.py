@@ -27,8 +27,6 @@ _SERVER_SECONDS = 120.0
 """How long a shared server may take to come up, and any to answer, beyond what the world's own calls may take."""
 _RECONNECT_SECONDS = 20.0
 """How long one may take to come up after the last of its group has gone."""
-_LONGEST_DIRECTORY = 80
-"""Characters; the path of a Unix socket has 107 at most."""
 
 
 @dataclass(eq=False)
@@ -89,11 +87,10 @@ class Hub:
     """All worlds of this process's rollouts, by the rollouts' ids."""
 
     def __init__(self) -> None:
-        directory = tempfile.gettempdir()
-        short = len(directory) < _LONGEST_DIRECTORY
-        own = tempfile.mkdtemp(prefix="worlds-", dir=directory if short else "/tmp")  # mode 0700
-        remove_at_exit(own)
-        self.path = f"{own}/socket"
+        short = len(tempfile.gettempdir()) < 80  # the path of a Unix socket has 107 characters at most
+        directory = tempfile.mkdtemp(prefix="worlds-", dir=None if short else "/tmp")  # mode 0700
+        remove_at_exit(directory)
+        self.path = f"{directory}/socket"
         self.token = secrets.token_urlsafe(32)
         self._rollouts: dict[str, OpenRollout] = {}
         self._shared: dict[str, list[Connection]] = {}

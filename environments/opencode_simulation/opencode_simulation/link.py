@@ -27,8 +27,8 @@ class _Reports:
         self._rollout = rollout
 
     async def step(self, entry: LedgerEntry) -> None:
-        ends = entry.terminated or entry.truncated
-        await self._link.say(wire.Stepped(rollout=self._rollout, entry=entry), until_heard=ends)
+        stepped = wire.Stepped(rollout=self._rollout, entry=entry)
+        await self._link.say(stepped, until_heard=entry.terminated or entry.truncated)
 
     async def failed(self, error: str) -> None:
         await self._link.say(wire.Failed(rollout=self._rollout, error=error), until_heard=True)

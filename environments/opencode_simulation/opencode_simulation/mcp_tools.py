@@ -18,7 +18,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 
 from opencode_simulation.episode import CallKey, Episode, Refused
-from opencode_simulation.world import World, resources_of, tools_of
+from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
 
 Request = ServerRequestContext[Any, Any]
 Find = Callable[[Request], Awaitable[Episode]]
@@ -43,10 +43,10 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
     # Nobody collects spans of these calls here, and their attributes would be the agent's own words.
     mcp.middleware[:] = [one for one in mcp.middleware if not isinstance(one, OpenTelemetryMiddleware)]
     mcp.middleware.append(remember)
-    for name, tool in tools_of(world).items():
+    for name, tool in declared(world, TOOL_NAME).items():
         description = inspect.getdoc(tool)
         mcp.add_tool(signed_tool(name, tool, find), name=name, description=description, structured_output=False)
-    resources = resources_of(world)
+    resources = declared(world, RESOURCE_URI)
     for uri, method in resources.items():
         offer_resource(mcp, uri, method, find)
     if not resources:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from opencode_simulation.plain_json import observation_json
-from opencode_simulation.world import TOOL_NAME, Step, World, tools_of
+from opencode_simulation.world import TOOL_NAME, Step, World, declared
 
 _Job = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -93,7 +93,7 @@ class PlayedWorld(WorldThread):
         """Make the world and reset it; the first observation."""
         self.world = await self.run(self._kind)
         self.made = True
-        self._tools = tools_of(self.world)
+        self._tools = declared(self.world, TOOL_NAME)
         found = await self.run(self.world.reset, seed, {**self._kind.default_config(), **config})
         if isinstance(found, tuple) and len(found) == 2 and (found[1] is None or isinstance(found[1], Mapping)):
             raise TypeError("it gave a pair: return the observation alone, without an info")

@@ -5,7 +5,7 @@ from functools import cache
 from importlib import import_module
 
 from opencode_simulation.failure import failure_text
-from opencode_simulation.world import World, tools_of
+from opencode_simulation.world import TOOL_NAME, World, declared
 
 SAMPLES = {
     "frozen-lake": "opencode_simulation.samples.frozen_lake:FrozenLake",
@@ -49,4 +49,4 @@ def _problems(world: type[World]) -> list[str]:
     from opencode_simulation.world_checks import problems_of  # an MCP server, half a second
 
     found = problems_of(world, world_name(world))
-    return found or ([] if tools_of(world) else ["it has no tool: mark a method with @tool"])
+    return found or ([] if declared(world, TOOL_NAME) else ["it has no tool: mark a method with @tool"])

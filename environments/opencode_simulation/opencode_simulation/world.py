@@ -5,7 +5,7 @@ thread (or, if it is a coroutine function, on the server's loop), so a world nee
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar, overload
 
 from pydantic import JsonValue
@@ -110,31 +110,18 @@ def resource(uri: str) -> Callable[[Method], Method]:
     return marked
 
 
-def tools_of(world: object) -> dict[str, Callable[..., Any]]:
-    """The tools by name, in the order in which the class declares them, those of its bases first.
+def declared(world: object, mark: str) -> dict[str, Callable[..., Any]]:
+    """The tools of a world by name (`TOOL_NAME`), or its resources by URI pattern (`RESOURCE_URI`), in the order in
+    which the class declares them, those of its bases first.
 
     Raises:
-        TypeError: two tools have one name.
+        TypeError: two of them have one name or URI.
     """
-    return dict(_marked(world, TOOL_NAME))
-
-
-def resources_of(world: object) -> dict[str, Callable[..., Any]]:
-    """The resources by URI pattern.
-
-    Raises:
-        TypeError: two resources have one URI.
-    """
-    return dict(_marked(world, RESOURCE_URI))
-
-
-def _marked(world: object, mark: str) -> Iterator[tuple[str, Callable[..., Any]]]:
     owner = world if inspect.isclass(world) else type(world)
-    names = dict.fromkeys(name for base in reversed(owner.__mro__) for name in vars(base))
+    found: dict[str, Callable[..., Any]] = {}
     seen: dict[str, str] = {}
-    for name in names:
-        function = inspect.getattr_static(owner, name)
-        label = getattr(function, mark, None)
+    for name in dict.fromkeys(name for base in reversed(owner.__mro__) for name in vars(base)):
+        label = getattr(inspect.getattr_static(owner, name), mark, None)
         if label is None:
             continue
         if label in seen:
@@ -142,4 +129,5 @@ def _marked(world: object, mark: str) -> Iterator[tuple[str, Callable[..., Any]]
                 f"{owner.__name__}.{seen[label]} and .{name} are both {label!r}: name one of them otherwise"
             )
         seen[label] = name
-        yield label, getattr(world, name)
+        found[label] = getattr(world, name)
+    return found

@@ -13,7 +13,7 @@ from pydantic.warnings import ArbitraryTypeWarning
 
 from opencode_simulation.failure import said
 from opencode_simulation.mcp_tools import nobody, offer_resource, signed_tool
-from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, tools_of
+from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
 
 _LONGEST_NAME = 64
 """Characters of a tool's name that model endpoints take, the server's name before it included."""
@@ -26,7 +26,7 @@ def problems_of(world: type[World], server_name: str) -> list[str]:
     """Everything wrong with the tools and resources of a class; `server_name` is put before its tools."""
     found = [*_tools(world, server_name), *_resources(world), *_class_methods(world)]
     try:
-        tools_of(world)
+        declared(world, TOOL_NAME)
     except TypeError as error:
         found.append(_told(world, str(error)))
     return found
