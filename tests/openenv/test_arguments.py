@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 from opencode_openenv import OpenCodeEnv
-from opencode_openenv.arguments import read_arguments
-from opencode_openenv.catalog import resolve_endpoint
-from opencode_openenv.model_calls import client_of
-from opencode_openenv.spec import RolloutSpec
+from opencode_openenv.model_calls import client_of, resolve_endpoint
+from opencode_openenv.spec import RolloutSpec, read_arguments
 from pydantic import ValidationError
 
 TOLD: list[tuple[dict[str, Any], str]] = [

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from opencode_openenv.catalog import resolve_endpoint
-from opencode_openenv.model_calls import sampling_of
+from opencode_openenv.model_calls import resolve_endpoint, sampling_of
 from opencode_openenv.spec import RolloutSpec
 
 

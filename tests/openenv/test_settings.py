@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_openenv.catalog import Endpoint
 from opencode_openenv.engine import Engine
+from opencode_openenv.model_calls import Endpoint
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.service import RolloutService
 from opencode_openenv.settings import ServerConfig

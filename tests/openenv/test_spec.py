@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from opencode_openenv.catalog import Endpoint, resolve_endpoint
+from opencode_openenv.model_calls import Endpoint, resolve_endpoint
 from opencode_openenv.spec import RolloutSpec
 from pydantic import ValidationError
 

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_openenv.catalog import resolve_endpoint
 from opencode_openenv.engine import Engine
-from opencode_openenv.result import RolloutResult
-from opencode_openenv.sequence import flat_sequence
+from opencode_openenv.model_calls import resolve_endpoint
+from opencode_openenv.result import RolloutResult, flat_sequence
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
 

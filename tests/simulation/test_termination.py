@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from opencode_simulation.ledger import LedgerSummary
-from opencode_simulation.termination import termination_reason
+from opencode_simulation.task import termination_reason
 
 
 @pytest.mark.parametrize(

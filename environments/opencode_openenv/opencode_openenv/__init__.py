@@ -9,8 +9,7 @@ from agent_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_openenv.client import OpenCodeEnv
-    from opencode_openenv.result import CommandResult, RolloutResult, RolloutTurn
-    from opencode_openenv.sequence import FlatSequence, flat_sequence
+    from opencode_openenv.result import CommandResult, FlatSequence, RolloutResult, RolloutTurn, flat_sequence
     from opencode_openenv.training_trace import TrainingTrace, TrainingTurn
 
 __all__ = [
@@ -26,8 +25,9 @@ __all__ = [
 
 _MODULES = {
     "OpenCodeEnv": "opencode_openenv.client",
-    **dict.fromkeys(("CommandResult", "RolloutResult", "RolloutTurn"), "opencode_openenv.result"),
-    **dict.fromkeys(("FlatSequence", "flat_sequence"), "opencode_openenv.sequence"),
+    **dict.fromkeys(
+        ("CommandResult", "FlatSequence", "RolloutResult", "RolloutTurn", "flat_sequence"), "opencode_openenv.result"
+    ),
     **dict.fromkeys(("TrainingTrace", "TrainingTurn"), "opencode_openenv.training_trace"),
 }
 

@@ -1,5 +1,6 @@
-"""The server of `run_rollout`: OpenEnv's application over the rollout service.
+"""The server of `run_rollout`: OpenEnv's application over the rollout service, a session for each of its clients.
 
+Written to what OpenEnv 0.3 to 0.10 share. A session holds nothing but its tallies; what runs belongs to the service.
 `app` is that server as an ASGI application, for those who listen by a program of their own. OpenEnv's providers do so
 with what `openenv.yaml` names.
 """
@@ -7,20 +8,119 @@ with what `openenv.yaml` names.
 import functools
 import warnings
 from contextlib import AsyncExitStack
+from typing import Any
+from uuid import uuid4
 
-from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
+from fastmcp import FastMCP
+from fastmcp.exceptions import ToolError
+from fastmcp.tools import Tool, ToolResult
+from openenv.core.env_server import ConcurrencyConfig, MCPEnvironment, create_fastapi_app
 from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
+from openenv.core.env_server.types import Action, Observation, State
+from pydantic import PrivateAttr
 
-from opencode_openenv.asgi import ServerApplication, required_token
 from opencode_openenv.engine import Engine
-from opencode_openenv.environment import OpenCodeEnvironment
 from opencode_openenv.guard import Application, GuardedApplication
+from opencode_openenv.result import RolloutResult
 from opencode_openenv.service import RolloutService
-from opencode_openenv.serving import serve_application
+from opencode_openenv.serving import ServerApplication, required_token, serve_application
 from opencode_openenv.settings import ServerConfig
+from opencode_openenv.spec import RolloutSpec
 
-_SESSIONS = 1024
-"""Sessions at once. One that runs no rollout costs a thread and little else."""
+TOOL = "run_rollout"
+_DESCRIPTION = """\
+Run one rollout of the OpenCode coding agent in a sandbox of its own: setup commands, the agent with the instruction,
+then verify commands. Returns a RolloutResult as JSON text. Failures of the rollout are in its field `error`, with a
+reward of null; only wrong arguments are an error of the tool."""
+_BY_ITSELF_SECONDS = 10 * 86_400.0
+"""OpenEnv ends a call after 30 s unless it is told otherwise; a rollout has limits of its own."""
+_ANSWER = {
+    "type": "object",
+    "properties": {"result": {"type": "string", "description": "A RolloutResult as JSON."}},
+    "required": ["result"],
+    "x-fastmcp-wrap-result": True,
+}
+
+
+class OpenCodeState(State):
+    """What a session has done so far."""
+
+    rollouts_completed: int = 0
+    last_reward: float | None = None
+    last_task_id: str | None = None
+    last_sandbox_id: str | None = None
+
+    def add(self, result: RolloutResult) -> None:
+        self.rollouts_completed += 1
+        self.step_count += 1
+        self.last_reward = result.reward
+        self.last_task_id = result.task_id or None
+        self.last_sandbox_id = result.sandbox_id or None
+
+
+class RunRollout(Tool):
+    """The tool; its schema is the spec's."""
+
+    _service: RolloutService = PrivateAttr()
+    _environment: "OpenCodeEnvironment" = PrivateAttr()
+
+    @classmethod
+    def of(cls, service: RolloutService, environment: "OpenCodeEnvironment") -> "RunRollout":
+        tool = cls(
+            name=TOOL, description=_DESCRIPTION, parameters=RolloutSpec.model_json_schema(), output_schema=_ANSWER
+        )
+        tool._service, tool._environment = service, environment
+        return tool
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """One rollout, as JSON text.
+
+        Raises:
+            ToolError: wrong arguments.
+        """
+        try:
+            result = await self._service.run(arguments)
+        except ValueError as error:
+            raise ToolError(str(error)) from error
+        self._environment.state.add(result)
+        text = result.model_dump_json()
+        return ToolResult(content=text, structured_content={"result": text})
+
+
+class OpenCodeEnvironment(MCPEnvironment):
+    """A session."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self, service: RolloutService) -> None:
+        self._state = OpenCodeState(episode_id=str(uuid4()))
+        server = FastMCP("opencode_env")
+        server.add_tool(RunRollout.of(service, self))
+        super().__init__(server)
+
+    @property
+    def state(self) -> OpenCodeState:
+        return self._state
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Observation:
+        self._state = OpenCodeState(episode_id=episode_id or str(uuid4()))
+        return Observation(done=False, reward=None, metadata={"status": "ready", "tool": TOOL})
+
+    # OpenEnv finds the time limit of a call only where both of these are overridden.
+    def step(self, action: Action, timeout_s: float | None = None, **options: Any) -> Observation:
+        """One action of a caller without an event loop."""
+        found: Observation = super().step(action, timeout_s=timeout_s or _BY_ITSELF_SECONDS, **options)
+        return found
+
+    async def step_async(self, action: Action, timeout_s: float | None = None, **options: Any) -> Observation:
+        """List the tools or call one."""
+        found: Observation = await super().step_async(action, timeout_s=timeout_s or _BY_ITSELF_SECONDS, **options)
+        return found
+
+    def _step_impl(self, action: Action, timeout_s: float | None = None, **options: Any) -> Observation:
+        return Observation(
+            done=False, reward=None, metadata={"error": f"unknown action {type(action).__name__}: call the tool {TOOL}"}
+        )
 
 
 def application_of(service: RolloutService, config: ServerConfig) -> Application:
@@ -33,8 +133,9 @@ def application_of(service: RolloutService, config: ServerConfig) -> Application
         CallToolAction,
         CallToolObservation,
         env_name="opencode_env",
+        # A session that runs no rollout costs a thread and little else.
         # Sessions that OpenEnv 0.10's clients make over HTTP end with nothing but a message.
-        concurrency_config=ConcurrencyConfig(max_concurrent_envs=_SESSIONS, session_timeout=config.idle_session_s),
+        concurrency_config=ConcurrencyConfig(max_concurrent_envs=1024, session_timeout=config.idle_session_s),
     )
     return application
 

@@ -15,10 +15,9 @@ from openenv.core.mcp_client import MCPToolClient
 from pydantic import ValidationError
 
 from opencode_openenv.addresses import with_token, without_secrets
-from opencode_openenv.arguments import read_arguments
 from opencode_openenv.listening import TOKEN_VARIABLE
 from opencode_openenv.result import RolloutResult
-from opencode_openenv.spec import RolloutSpec
+from opencode_openenv.spec import RolloutSpec, read_arguments
 
 
 def read_result(answer: Any) -> RolloutResult:

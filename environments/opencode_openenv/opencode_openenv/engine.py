@@ -6,25 +6,33 @@ endpoint and sampling are, and what its episode means to the caller.
 
 import hashlib
 import hmac
+import math
 import os
 import secrets
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from opencode_env.cli_agent.interception.kept_logprobs import RECORD
+from opencode_env.cli_agent.interception.own_calls import own_calls
+from opencode_env.cli_agent.outcomes import Outcome
+from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
+from opencode_rubrics.verify_commands import INFO_KEY, UNREADY_KEY
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.env import EnvConfig
+from verifiers.v1.episode import Episode
 from verifiers.v1.task import Task
+from verifiers.v1.trace import Error, ModelCall
 from verifiers.v1.utils.loaders import load_environment
 
-from opencode_openenv.catalog import Endpoint
-from opencode_openenv.model_calls import client_of, sampling_of
-from opencode_openenv.outcome import result_of
-from opencode_openenv.result import RolloutResult
+from opencode_openenv.model_calls import Endpoint, client_of, sampling_of
+from opencode_openenv.result import CommandResult, RolloutResult, RolloutTurn
 from opencode_openenv.spec import RolloutSpec
-from opencode_openenv.task import RolloutTask
+from opencode_openenv.task import FILES_RECORD, SETUP_RECORD, RolloutTask
+from opencode_openenv.training_trace import NoTrainingTraceError, Role, training_trace
+
+_TAIL_CHARS = 2000
 
 
 class LentKeys:
@@ -73,10 +81,118 @@ class Engine:
 
     async def rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
         """Run one rollout to its end. Its failures are in the result; cancelling it removes its sandbox."""
-        started = time.monotonic()
         with self._keys.lend(endpoint.api_key) as variable:
             context = ModelContext(endpoint.model, client_of(spec, endpoint, variable), sampling_of(spec, endpoint))
             task: Task[Any, Any, Any] = RolloutTask.of(spec)
             (slot,) = self._env.slots(task)
             episode = await self._env.run_slot(slot, context)
-        return result_of(spec, episode, time.monotonic() - started)
+        return result_of(spec, episode)
+
+
+def turns_of(traces: Mapping[Role, AnyTrace]) -> list[RolloutTurn]:
+    """The agent's own calls and its sub calls in order of their end; those that its programs made as if they were it
+    are not turns."""
+    calls = [(call, role, trace) for role, trace in traces.items() for call in own_calls(trace)]
+    calls.sort(key=lambda entry: entry[0].time.end)
+    reported = {role: {entry["node"]: entry for entry in trace.info.get(RECORD, ())} for role, trace in traces.items()}
+    return [_turn(trace, number, role, call, reported[role]) for number, (call, role, trace) in enumerate(calls, 1)]
+
+
+def _turn(
+    trace: AnyTrace, number: int, role: Role, call: ModelCall, reported: Mapping[int, Mapping[str, list[Any]]]
+) -> RolloutTurn:
+    turn = RolloutTurn(
+        turn=number,
+        role=role,
+        finish_reason=call.finish_reason,
+        latency_s=round(call.time.duration, 3),
+        timestamp=call.time.start,
+        upstream_status=call.error.status_code if call.error else 200,
+    )
+    if call.error is not None:
+        turn.upstream_error = {"type": call.error.type, "message": call.error.message[:500]}
+    if call.node is None:
+        return turn
+    node = trace.nodes[call.node]
+    if len(node.token_ids):
+        pairs = zip(node.token_ids, node.mask, strict=True)
+        turn.completion_token_ids = [int(token) for token, sampled in pairs if sampled]
+        turn.per_token_logps = [float(value) for value in node.logprobs]
+    elif entry := reported.get(call.node):
+        turn.completion_tokens = list(entry["tokens"])
+        turn.per_token_logps = [float(value) for value in entry["logprobs"]]
+    return turn
+
+
+def call_log(traces: Mapping[Role, AnyTrace]) -> str:
+    """The last calls, a line each, at most 2,000 characters."""
+    lines = []
+    calls = [(call, role) for role, trace in traces.items() for call in trace.calls]
+    calls.sort(key=lambda entry: entry[0].time.end)
+    for number, (call, role) in enumerate(calls, 1):
+        if call.error:
+            said = f"{call.error.status_code or ''} {call.error.type}: {call.error.message[:200]}"
+        else:
+            said = f"200 {call.finish_reason}"
+        lines.append(f"{number} {role} {call.endpoint} {call.time.duration:.3f} s {said}".replace("\n", " "))
+    return "\n".join(lines)[-_TAIL_CHARS:]
+
+
+def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any]) -> RolloutResult:
+    """What an episode means to the caller."""
+    result = RolloutResult(task_id=spec.task_id, mode=spec.mode)
+    traces = {_role(trace): trace for trace in episode.traces}
+    trace = traces.get("main")
+    error = (trace and trace.last_error) or next(reversed(episode.errors), None)
+    if error is not None:
+        result.error, result.stop_condition = _told(error), "error"
+    if trace is None:
+        result.training_trace_reason = "the rollout failed before the agent"
+        return result
+    _add_trace(result, trace)
+    if spec.mode == "black_box":
+        result.training_trace_reason = "mode = black_box records no turns"
+    else:
+        result.proxy_turns, result.proxy_log_tail = turns_of(traces), call_log(traces)
+        try:
+            result.training_trace = training_trace(traces)
+        except NoTrainingTraceError as reason:
+            result.training_trace_reason = str(reason)
+    if error is None and trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop:
+        result.error = f"agent timeout: the agent had not ended after {spec.agent_timeout_s:g} s"
+    return result
+
+
+def _add_trace(result: RolloutResult, trace: AnyTrace) -> None:
+    record, files = trace.info.get(AGENT_RECORD, {}), trace.info.get(FILES_RECORD, {})
+    runtime = trace.agent.runtime if trace.agent is not None else None
+    # A local sandbox's id is its directory on this machine, which is not told.
+    result.sandbox_id = str(runtime.id or "").rpartition("/")[2].removeprefix(".vf-") if runtime is not None else ""
+    result.stop_condition = result.stop_condition or trace.stop_condition
+    result.agent_exit_code = record.get("exit_code")
+    result.setup_results = [_command(entry) for entry in trace.info.get(SETUP_RECORD, ())]
+    result.verify_results = [_command(entry) for entry in trace.info.get("verify", ())]
+    result.files, result.files_extra = files.get("texts", {}), files.get("others", [])
+    result.agent_log_tail = str(record.get("log_tail") or "")[-_TAIL_CHARS:]
+    result.reward_note = str(trace.info.get(INFO_KEY) or trace.info.get(UNREADY_KEY) or "")
+    if trace.ok and any(reward is not None for reward in trace.rewards.values()) and math.isfinite(trace.reward):
+        result.reward = float(trace.reward)
+
+
+def _role(trace: AnyTrace) -> Role:
+    return "sub" if trace.agent is not None and trace.agent.name == "sub" else "main"
+
+
+def _command(entry: dict[str, Any]) -> CommandResult:
+    return CommandResult(
+        cmd=entry["command"],
+        exit_code=124 if entry["timed_out"] else entry["exit_code"],
+        stdout=entry["stdout"],
+        stderr=entry["stderr"],
+        duration_s=entry["duration"],
+    )
+
+
+def _told(error: Error) -> str:
+    message = error.message[:4000]
+    return message if message.startswith("setup command failed (") else f"{error.type}: {message}"

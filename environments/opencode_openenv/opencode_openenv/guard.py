@@ -19,12 +19,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
-_MOST_AHEAD = 32
 _GOODBYE_SECONDS = 1.0
 """How long an application whose caller is gone may take to end by itself."""
 _POLICY_VIOLATION = 1008
-_OPEN_PATHS = ("/health",)
-"""Served without a token: they tell nothing, and whoever starts a container waits for them."""
 
 
 def refusal(scope: Message, token: str | None) -> str:
@@ -32,7 +29,7 @@ def refusal(scope: Message, token: str | None) -> str:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
     if "origin" in headers:
         return "pages in a browser are not served"
-    if scope.get("path") in _OPEN_PATHS:
+    if scope.get("path") == "/health":  # it tells nothing, and whoever starts a container waits for it
         return ""
     if token is None:
         by_address = _is_address(headers.get("host", ""))
@@ -159,7 +156,7 @@ class Connection:
             gone = message["type"] in ("http.disconnect", "websocket.disconnect")
             self._gone = self._gone or gone
             self._bytes += _size(message)
-            if not gone and (self._bytes > self._max_bytes or self._ahead.qsize() >= _MOST_AHEAD):
+            if not gone and (self._bytes > self._max_bytes or self._ahead.qsize() >= 32):
                 kind = message["type"].partition(".")[0]
                 message, gone = {"type": f"{kind}.disconnect", "code": _POLICY_VIOLATION}, True
             self._ahead.put_nowait(message)

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from opencode_openenv.catalog import Endpoint
+from opencode_openenv.model_calls import Endpoint
 from opencode_openenv.spec import RolloutSpec
 
 _PAUSES = (0.0, 0.5, 1.0)

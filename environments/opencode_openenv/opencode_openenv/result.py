@@ -1,10 +1,11 @@
-"""What `run_rollout` answers: the fields of OpenEnv 0.3.1's `opencode_env` in their meaning, and a trainer's beside
-them.
+"""What `run_rollout` answers: the fields of OpenEnv 0.3.1's `opencode_env` in their meaning, a trainer's beside
+them, and a rollout as one sequence.
 
 Invariant: `reward` is None whenever the infrastructure failed the rollout or nothing was to be scored, and a finite
 number otherwise.
 """
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -74,3 +75,50 @@ class RolloutResult(BaseModel):
     training_trace: TrainingTrace | None = None
     training_trace_reason: str = ""
     """Why there is none."""
+
+
+@dataclass(frozen=True)
+class FlatSequence:
+    """One prompt, and all that came after it, for trainers that know nothing else, such as TRL's `rollout_func`; the
+    last three lists are as long as each other.
+
+    What that shape cannot say is decided here: of a rollout with forks the branch of the last answer is kept, because
+    it is the one whose end was scored; calls of sub-agents and of programs are not part of it; a rollout without a
+    reward, or without token ids, has no sequence, because a reward of 0 would teach that the infrastructure's failure
+    was the policy's.
+    """
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    logprobs: list[float]
+    """0.0 for a token that was not sampled."""
+    env_mask: list[int]
+    """1 for a token that the policy sampled, 0 for one of a tool's result or of the template."""
+    dropped_turns: int
+    """Sampled answers that are not in it: of other branches, sub-agents and programs."""
+
+
+def flat_sequence(result: RolloutResult) -> FlatSequence | None:
+    """The rollout as one sequence; None where it must not be trained on."""
+    if result.reward is None or result.training_trace is None:
+        return None
+    turns = {turn.node_id: turn for turn in result.training_trace.turns if turn.metadata.get("role") == "main"}
+    own = [turn for turn in turns.values() if any(turn.loss_mask)]
+    if not own:
+        return None
+    branch = [own[-1]]
+    while (before := turns.get(branch[0].metadata["parent"] or "")) is not None:
+        branch.insert(0, before)
+    prompt, last = branch[0].prompt_token_ids, branch[-1]
+    whole = [*last.prompt_token_ids, *last.completion_token_ids]
+    logprobs, mask = [0.0] * len(whole), [0] * len(whole)
+    for turn in branch:
+        start, end = len(turn.prompt_token_ids), len(turn.prompt_token_ids) + len(turn.completion_token_ids)
+        logprobs[start:end], mask[start:end] = turn.per_token_logps, turn.loss_mask[start:]
+    return FlatSequence(
+        prompt_ids=prompt,
+        completion_ids=whole[len(prompt) :],
+        logprobs=logprobs[len(prompt) :],
+        env_mask=mask[len(prompt) :],
+        dropped_turns=len(result.training_trace.turns) - len(branch),
+    )

@@ -13,14 +13,12 @@ from typing import Any
 
 from verifiers.v1.runtimes import SubprocessConfig
 
-from opencode_openenv.arguments import read_arguments
-from opencode_openenv.catalog import Endpoint, resolve_endpoint
 from opencode_openenv.engine import Engine
-from opencode_openenv.model_calls import client_of
+from opencode_openenv.model_calls import Endpoint, client_of, resolve_endpoint
 from opencode_openenv.reachable import UnreachableError, require_reachable
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.settings import ServerConfig
-from opencode_openenv.spec import RolloutSpec
+from opencode_openenv.spec import RolloutSpec, read_arguments
 
 
 class ServerFullError(Exception):
@@ -115,19 +113,15 @@ class RolloutService:
             client_of(spec, endpoint, "")
         except ValueError as error:
             raise ValueError(f"invalid arguments: {error}") from error
-        if spec.token_ids:
-            self._note_tokenizer(spec.tokenizer or endpoint.model, spec.renderer)
+        if spec.token_ids:  # verifiers keeps every tokenizer that it has loaded
+            name, most = spec.tokenizer or endpoint.model, self._config.max_tokenizers
+            if (name, spec.renderer) not in self._tokenizers and len(self._tokenizers) >= most:
+                raise ValueError(
+                    f"invalid argument tokenizer: {name!r} would be one more than the {most} that this server keeps in "
+                    "memory; start it anew, or with a larger --max-tokenizers"
+                )
+            self._tokenizers.add((name, spec.renderer))
         return endpoint
-
-    def _note_tokenizer(self, name: str, renderer: str) -> None:
-        """Verifiers keeps every tokenizer that it has loaded."""
-        most = self._config.max_tokenizers
-        if (name, renderer) not in self._tokenizers and len(self._tokenizers) >= most:
-            raise ValueError(
-                f"invalid argument tokenizer: {name!r} would be one more than the {most} that this server keeps in "
-                "memory; start it anew, or with a larger --max-tokenizers"
-            )
-        self._tokenizers.add((name, renderer))
 
     def _read(self, arguments: Mapping[str, Any]) -> RolloutSpec:
         spec = read_arguments(arguments)

@@ -1,17 +1,23 @@
-"""Serving an OpenEnv application: behind the guard, from its start to an end that leaves nothing."""
+"""Serving an OpenEnv application: behind the guard, from its start to an end that leaves nothing.
+
+Invariant: where a program of somebody else listens (`ServerApplication`), nobody is served without a token, because it
+cannot be known who reaches that address.
+"""
 
 import asyncio
-import contextlib
 import logging
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any
 
 import uvicorn
+from verifiers.v1.errors import RolloutError
 
-from opencode_openenv.guard import Application, GuardedApplication
-from opencode_openenv.listening import ListenConfig
+from opencode_openenv.guard import Application, GuardedApplication, Message, Receive, Send
+from opencode_openenv.listening import TOKEN_VARIABLE, ListenConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
 _ANSWER_SECONDS = 3.0
@@ -30,7 +36,7 @@ class _Server(uvicorn.Server):
         self._stop = stop
         self._guarded = guarded
 
-    @contextlib.contextmanager
+    @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop at SIGINT and SIGTERM; uvicorn's own would raise them again before the sandboxes are gone."""
         loop = asyncio.get_running_loop()
@@ -84,11 +90,59 @@ def settings_of(application: Application, config: ListenConfig) -> uvicorn.Confi
     )
 
 
-def log_to_stderr() -> None:
-    """Write what the server and its rollouts say to standard error, with the time."""
+class ServerApplication:
+    """A server as an ASGI application, which is started when the program that listens is.
+
+    Args:
+        start: makes the application, with what it needs; raises `ValueError` or `RolloutError` where it cannot.
+    """
+
+    def __init__(self, start: Callable[[AsyncExitStack], Awaitable[GuardedApplication]]) -> None:
+        self._start = start
+        self._guarded: GuardedApplication
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve a connection, or the program's start and end."""
+        if scope["type"] != "lifespan":
+            await self._guarded(scope, receive, send)
+            return
+        await receive()
+        async with AsyncExitStack() as resources:
+            try:
+                self._guarded = await self._start(resources)
+            except (RolloutError, ValueError) as error:
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                return
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def required_token(config: ListenConfig) -> str:
+    """The token that callers must send.
+
+    Raises:
+        ValueError: there is none.
+    """
+    token = config.token()
+    if token is None:
+        raise ValueError(f"set {TOKEN_VARIABLE}: whoever reaches this server runs shell commands at your expense")
+    return token
+
+
+def run(serving: Coroutine[Any, Any, None]) -> None:
+    """Serve to the end, and write what the server and its rollouts say to standard error, with the time.
+
+    Raises:
+        SystemExit: a prerequisite is missing, said in one line.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger("verifiers.v1")
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     logging.getLogger("fastmcp").setLevel(logging.CRITICAL)  # shows a caller's wrong argument as a failure of ours
+    try:
+        asyncio.run(serving)
+    except (RolloutError, ValueError) as error:
+        raise SystemExit(str(error)) from error

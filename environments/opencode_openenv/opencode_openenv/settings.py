@@ -47,12 +47,8 @@ class ServerConfig(ListenConfig):
         return given
 
     @model_validator(mode="after")
-    def _agent_out_of_reach(self) -> Self:
+    def _fits_together(self) -> Self:
         self.require_agents_out_of_reach(self.runtime, self.sandbox)
-        return self
-
-    @model_validator(mode="after")
-    def _sub_calls_exist(self) -> Self:
         if self.include_sub_llm_in_trajectory and self.env_id != "opencode-rlm":
             raise ValueError("--include-sub-llm-in-trajectory is for --env-id opencode-rlm: leave it out")
         return self

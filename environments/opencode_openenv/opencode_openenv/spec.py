@@ -2,13 +2,25 @@
 
 Invariant: a `RolloutSpec` is sound in itself; only what depends on the server (its endpoints, its sandbox, its longest
 rollout) is found out later. The names and defaults of the arguments before `token_ids` are those of OpenEnv 0.3.1's
-`opencode_env`.
+`opencode_env`. What is wrong with them is said in the words of `run_rollout`, all of it at once, and no message shows a
+value, because one of them is a key.
 """
 
 from collections.abc import Iterable, Mapping, Set
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, FiniteFloat, StringConstraints, model_validator
+from opencode_env.taskset.errors import nearest_name
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    FiniteFloat,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
 
 INSTALL_SECONDS = 240.0
 """Seconds until the sandbox is up and the agent installed in it."""
@@ -16,7 +28,6 @@ _COLLECT_SECONDS = 300.0
 """Seconds for what is done after the commands: ending processes, reading files, removing the sandbox."""
 _COMMAND_GRACE_SECONDS = 50.0
 """Seconds beyond its own that a command may need to be ended."""
-_NO_NUL = r"^[^\x00]*$"
 
 
 def _not_empty(command: str) -> str:
@@ -26,7 +37,7 @@ def _not_empty(command: str) -> str:
     return command
 
 
-Command = Annotated[str, StringConstraints(max_length=100_000, pattern=_NO_NUL), AfterValidator(_not_empty)]
+Command = Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$"), AfterValidator(_not_empty)]
 
 
 def _in_order(given: Any) -> list[Any]:
@@ -37,7 +48,6 @@ def _in_order(given: Any) -> list[Any]:
 
 
 Commands = Annotated[list[Command], Field(max_length=64), BeforeValidator(_in_order)]
-Mode = Literal["transparent_proxy", "black_box"]
 
 
 class RolloutSpec(BaseModel, extra="forbid", frozen=True):
@@ -71,7 +81,9 @@ class RolloutSpec(BaseModel, extra="forbid", frozen=True):
         "reward is passed / total, unless one writes a number to /home/user/logs/verifier/reward.txt.",
     )
     task_id: str = Field("", max_length=1000, description="Comes back in the result.")
-    mode: Mode = Field("transparent_proxy", description="black_box records no turns.")
+    mode: Literal["transparent_proxy", "black_box"] = Field(
+        "transparent_proxy", description="black_box records no turns."
+    )
     disable_thinking: bool | None = Field(
         None, description="Sends chat_template_kwargs.enable_thinking=false; null is the catalog's choice."
     )
@@ -142,3 +154,53 @@ class RolloutSpec(BaseModel, extra="forbid", frozen=True):
         """Seconds after which the rollout has ended, whatever it does, once it has a place."""
         commands = (len(self.setup) + len(self.verify)) * (self.command_timeout_s + _COMMAND_GRACE_SECONDS)
         return INSTALL_SECONDS + commands + self.agent_timeout_s + _COLLECT_SECONDS
+
+
+_PATTERNS = {
+    "template": "is not a name of a container image, such as python:3.11-slim",
+    "setup": "holds a NUL character, which no shell takes",
+    "verify": "holds a NUL character, which no shell takes",
+}
+_TOLD = {
+    "missing": "is missing",
+    "string_type": "must be a text",
+    "string_unicode": "holds a lone surrogate, which is not text",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length:,} characters",
+    "too_long": "must hold at most {max_length} commands",
+    "literal_error": "must be one of {expected}",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "value_error": "{error}",
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "must be a whole number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+}
+"""What pydantic's kinds of errors mean here, with fields of their contexts."""
+
+
+def read_arguments(arguments: Mapping[str, Any]) -> RolloutSpec:
+    """The rollout that a caller asks for; an argument of None stands for its default.
+
+    Raises:
+        ValueError: wrong arguments; the message says what is wrong with each.
+    """
+    try:
+        return RolloutSpec.model_validate({name: value for name, value in arguments.items() if value is not None})
+    except ValidationError as error:
+        told = [_told(item) for item in error.errors()]
+    raise ValueError(f"invalid arguments: {'; '.join(told)}")
+
+
+def _told(error: ErrorDetails) -> str:
+    name, *items = map(str, error["loc"] or ("",))
+    where = name + "".join(f"[{item}]" for item in items)
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        return f"{where} is not an argument of run_rollout; {nearest_name(name, RolloutSpec.model_fields)}"
+    if kind == "string_pattern_mismatch":
+        return f"{where} {_PATTERNS[name]}"
+    why = _TOLD[kind].format(**error.get("ctx", {})) if kind in _TOLD else error["msg"]
+    return f"{where} {why}".strip()

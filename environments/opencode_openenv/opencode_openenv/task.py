@@ -13,7 +13,6 @@ a reward as a rule always exit 0.
 import base64
 import binascii
 import math
-from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import verifiers.v1 as vf
@@ -40,7 +39,6 @@ from opencode_openenv.spec import RolloutSpec
 
 HOME = "/home/user"
 WORKDIR = f"{HOME}/workdir"
-_PLACE_SECONDS = 60.0
 
 
 class RunRolloutRubric(VerifyCommandsRubric):
@@ -61,9 +59,7 @@ class RunRolloutRubric(VerifyCommandsRubric):
         """Results of all commands, with the reward file's documented place made first."""
         if not home.problem:
             argv = program_argv("reward_place.sh", HOME, VERIFIER_DIRECTORY, owner="opencode_openenv")
-            made = await run_for(
-                runtime, [home.shell, *argv[1:]], _PLACE_SECONDS, "the reward file's place cannot be made"
-            )
+            made = await run_for(runtime, [home.shell, *argv[1:]], 60.0, "the reward file's place cannot be made")
             if made.exit_code != 0:
                 home.problem = f"{HOME}/logs/verifier cannot be made: {made.stderr.strip()[-300:]}"
         return await super().run(plan, trace, runtime, home, workdir)
@@ -84,26 +80,17 @@ class RunRolloutRubric(VerifyCommandsRubric):
 _BELOW_BYTES = 64 << 10
 _MOST = 32
 _CHARACTERS = 8000
-_READING_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class LeftFiles:
-    """The first files of a directory to depth 2."""
-
-    texts: dict[str, str] = field(default_factory=dict)
-    """The first 8,000 characters by absolute path."""
-    others: list[str] = field(default_factory=list)
-    """Paths of those that are not text."""
-
-
-async def left_files(runtime: vf.Runtime, directory: str) -> LeftFiles:
-    """The files below `directory`; none where they cannot be read in time."""
+async def left_files(runtime: vf.Runtime, directory: str) -> tuple[dict[str, str], list[str]]:
+    """The first files of `directory` to depth 2, none where they cannot be read in time: the first 8,000 characters of
+    texts by absolute path, and the paths of those that are not text."""
     argv = program_argv(
         "read_files.sh", directory, str(_BELOW_BYTES), str(_MOST), str(_CHARACTERS * 4), owner="opencode_openenv"
     )
-    result = await run_for(runtime, argv, _READING_SECONDS, f"the files of {directory} cannot be read")
-    found = LeftFiles()
+    result = await run_for(runtime, argv, 30.0, f"the files of {directory} cannot be read")
+    texts: dict[str, str] = {}
+    others: list[str] = []
     for line in result.stdout.splitlines() if result.exit_code == 0 else ():
         path, _, content = line.partition(" ")
         try:
@@ -112,10 +99,10 @@ async def left_files(runtime: vf.Runtime, directory: str) -> LeftFiles:
             continue  # a name that is not text cannot be told
         text = _text(data)
         if text is None:
-            found.others.append(name)
+            others.append(name)
         else:
-            found.texts[name] = text
-    return found
+            texts[name] = text
+    return texts, others
 
 
 def _text(data: bytes) -> str | None:
@@ -131,7 +118,7 @@ def _text(data: bytes) -> str | None:
 SETUP_RECORD = "setup"
 """Key in a trace's `info`: what each setup command did."""
 FILES_RECORD = "files"
-"""Key in a trace's `info`: the files that the agent left, as `LeftFiles` has them."""
+"""Key in a trace's `info`: the `texts` and the `others` of the files that the agent left."""
 _RUBRIC = RunRolloutRubric(VerifyCommandsConfig())
 
 
@@ -194,4 +181,5 @@ class RolloutTask(OpenCodeTask):
         """
         await super().score(trace, runtime, deployment)
         if runtime is not None and trace.stop_condition != "setup_timeout":
-            trace.info[FILES_RECORD] = asdict(await left_files(runtime, WORKDIR))
+            texts, others = await left_files(runtime, WORKDIR)
+            trace.info[FILES_RECORD] = {"texts": texts, "others": others}

@@ -66,8 +66,8 @@ def training_trace(traces: Mapping[Role, AnyTrace]) -> TrainingTrace:
 
 def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
     calls = {call.node: call for call in trace.calls if call.node is not None}
-    trains = {call.node for call in own_calls(trace)} if role == "main" or _trains(trace) else set()
     own = {call.node for call in own_calls(trace)}
+    trains = own if role == "main" or (trace.agent is not None and trace.agent.trainable) else set()
     for number, node in enumerate(trace.nodes):
         if not node.sampled:
             continue
@@ -94,10 +94,6 @@ def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
             response=response,
             metadata={"role": role, "parent": None if parent is None else f"{trace.id}:{parent}", "program": program},
         )
-
-
-def _trains(trace: AnyTrace) -> bool:
-    return trace.agent is not None and trace.agent.trainable
 
 
 def _before(trace: AnyTrace, parent: int | None) -> tuple[list[int], int | None]:

@@ -28,8 +28,7 @@ class WorldAlone:
     """
 
     def __init__(self, world: type[World], spec: EpisodeSpec, ledger_path: Path | None = None) -> None:
-        summary = LedgerSummary(world=world.__name__, seed=spec.seed, config=dict(spec.config))
-        self.ledger = Ledger(summary=summary)
+        self.ledger = Ledger(summary=LedgerSummary(world=world.__name__, seed=spec.seed, config=dict(spec.config)))
         self.kind = world
         self.episode = Episode(world, spec, self)
         self.first_observation: JsonValue = None
@@ -50,8 +49,7 @@ class WorldAlone:
         self.on_failure(error)
 
     async def __aenter__(self) -> "WorldAlone":
-        self.first_observation = await self.episode.start()
-        self.ledger.summary.first_observation = self.first_observation
+        self.first_observation = self.ledger.summary.first_observation = await self.episode.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -74,8 +74,7 @@ def _arguments(tool: Tool, text: str) -> dict[str, object]:
     if not text:
         return {}
     if text.startswith("{"):
-        found: dict[str, object] = json.loads(text)
-        return found
+        return dict(json.loads(text))
     names = list(tool.input_schema.get("properties", {}))
     if len(names) != 1:
         raise ValueError(f"{tool.name} has the parameters {', '.join(names) or '(none)'}")
@@ -141,8 +140,7 @@ def _offering(text: str) -> Offering:
 
 
 def _alone(options: argparse.Namespace) -> WorldAlone:
-    config = json.loads(options.config)
-    spec = EpisodeSpec(seed=options.seed, config=config, max_steps=options.max_steps)
+    spec = EpisodeSpec(seed=options.seed, config=json.loads(options.config), max_steps=options.max_steps)
     return WorldAlone(find_world(options.world), spec, options.ledger)
 
 

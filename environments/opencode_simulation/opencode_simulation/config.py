@@ -10,8 +10,6 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER
 from opencode_simulation.reference import find_world
 
-_DEFAULT_EPISODES = 8
-
 
 def _no_flag(value: object) -> object:
     if isinstance(value, bool):
@@ -72,4 +70,4 @@ class SimulationTasksetConfig(vf.TasksetConfig):
     @property
     def episode_count(self) -> int:
         """How many rows are made where neither a file nor shipped ones are taken."""
-        return self.episodes or _DEFAULT_EPISODES
+        return self.episodes or 8

@@ -75,10 +75,6 @@ class EnvironmentWorld(World):
         """What a tool returned as the environment takes it; what this raises refuses the call, and nothing changes."""
         return action
 
-    def format_observation(self, observation: Any) -> Any:
-        """The observation as the agent sees it."""
-        return observation
-
     def formatter(self) -> Callable[[Any], Any]:
         """`format_observation`, given the environment too where it asks for that."""
         _, *more = inspect.signature(self.format_observation).parameters.values()
@@ -107,7 +103,9 @@ class EnvironmentWorld(World):
             InvalidAction: `parse_action` refused it, in the manner of these hooks with a ValueError or the like.
         """
         try:
-            parsed = self.parse_action(action) if self._takes(action) else action
+            wanted = next(iter(inspect.signature(self.parse_action).parameters), "")
+            # What is no text, where only that is parsed, is one for `step_environment` already.
+            parsed = self.parse_action(action) if isinstance(action, str) or wanted != _TEXT_ACTION else action
         except (ValueError, TypeError, LookupError) as error:
             raise InvalidAction(f"{action!r} is not an action here: {error}") from error
         return Step(*self.step_environment(self.environment, parsed))
@@ -116,8 +114,3 @@ class EnvironmentWorld(World):
         """Close the environment, if one was made."""
         if self.environment is not None:
             self.close_environment(self.environment)
-
-    def _takes(self, action: Any) -> bool:
-        """Whether `parse_action` is for such an action, and it is not one for `step_environment` already."""
-        wanted = next(iter(inspect.signature(self.parse_action).parameters), "")
-        return isinstance(action, str) or wanted != _TEXT_ACTION

@@ -23,29 +23,7 @@ from opencode_simulation.failure import failure_text
 from opencode_simulation.ledger import FINISH, Ledger, LedgerEntry
 from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments, text_of, world_json
 from opencode_simulation.played_world import PlayedWorld, Seen
-from opencode_simulation.world import Step, World
-
-
-def entry_of(number: int, tool: str, arguments: dict[str, JsonValue], step: Step, shown: JsonValue) -> LedgerEntry:
-    """The entry of the `number`-th step, whose observation the agent sees as `shown`.
-
-    Raises:
-        TypeError: the reward, an end or the info has a wrong type.
-        ValidationError: the reward is not finite.
-    """
-    if not isinstance(step.info, Mapping):
-        raise TypeError(f"info is not a mapping but {type(step.info).__name__}")
-    info: Any = world_json(dict(step.info), "info")
-    return LedgerEntry(
-        step=number,
-        tool=tool,
-        arguments=arguments,
-        observation=shown,
-        reward=_reward(step.reward),
-        terminated=_flag(step.terminated, "terminated"),
-        truncated=_flag(step.truncated, "truncated"),
-        info=info,
-    )
+from opencode_simulation.world import World
 
 
 def _reward(value: Any) -> float:
@@ -68,8 +46,6 @@ REMEMBERED_CALLS = 64
 """Calls of one episode whose answers are kept for those who ask again."""
 LEDGER_BYTES = 16 * 1024 * 1024
 """Of one episode's ledger: an agent's programs can call without end, and the environment keeps it all."""
-_ENTRY_BYTES = 4096
-"""What a step costs beside its JSON."""
 MOST_WAITING = 64
 """Calls of one episode at once; more are refused, as who has sent one need not stay for its answer."""
 _TOO_LONG = "the episode is over: its ledger is full"
@@ -251,11 +227,9 @@ class Episode:
             if self._closed:
                 return
             self._closed, self._over = True, "the episode is over"
-            if self._hung or not self._played.made:
-                self._played.stop()
-                return
             try:
-                await self._timed(self._played.run(self.world.close))
+                if self._played.made and not self._hung:
+                    await self._timed(self._played.run(self.world.close))
             except Exception as error:  # whatever a world raises is its failure
                 raise WorldError(f"world {self._kind.__name__}: close(): {failure_text(error)}") from error
             finally:
@@ -298,7 +272,26 @@ class Episode:
             return text_of(entry.observation)
 
     def _entry(self, name: str, given: dict[str, JsonValue], seen: Seen) -> LedgerEntry:
-        entry = entry_of(self._steps + 1, name, given, *seen)
+        """The entry of the next step.
+
+        Raises:
+            TypeError: the reward, an end or the info has a wrong type, or the return is no longer finite.
+            ValidationError: the reward is not finite.
+        """
+        step, shown = seen
+        if not isinstance(step.info, Mapping):
+            raise TypeError(f"info is not a mapping but {type(step.info).__name__}")
+        info: Any = world_json(dict(step.info), "info")
+        entry = LedgerEntry(
+            step=self._steps + 1,
+            tool=name,
+            arguments=given,
+            observation=shown,
+            reward=_reward(step.reward),
+            terminated=_flag(step.terminated, "terminated"),
+            truncated=_flag(step.truncated, "truncated"),
+            info=info,
+        )
         if not math.isfinite(self._total + entry.reward):
             raise TypeError("the return is no longer finite")
         return entry
@@ -311,7 +304,7 @@ class Episode:
 
     def _bounded(self, entry: LedgerEntry) -> LedgerEntry:
         """The entry, or, where the ledger cannot take it in, one that ends the episode."""
-        self._bytes += len(entry.model_dump_json().encode()) + _ENTRY_BYTES
+        self._bytes += len(entry.model_dump_json().encode()) + 4096  # what a step costs beside its JSON
         if self._bytes <= LEDGER_BYTES:
             return entry
         changed = {"observation": _TOO_LONG, "info": {"truncated_by": "ledger_bytes"}, "truncated": True}

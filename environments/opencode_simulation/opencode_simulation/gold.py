@@ -12,7 +12,6 @@ from opencode_env.check_tasks.report import Finding, Kind
 from opencode_env.taskset.gold.solution import GOLD_COLUMNS, trace_for
 
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.ledger import LEDGER_KEY
 from opencode_simulation.reference import find_world
 
@@ -49,22 +48,14 @@ async def played(task: Any, calls: Any) -> float:
     Raises:
         TaskError: the world refused one, or failed; or its rubric wants a sandbox.
     """
-    world = find_world(task.config.world)
-    spec = EpisodeSpec(
-        seed=task.data.seed,
-        config=task.data.config,
-        max_steps=task.data.max_steps or task.config.max_steps,
-        step_timeout=task.config.call_timeout,
-    )
     refused = ""
-    async with WorldAlone(world, spec) as alone:
+    async with WorldAlone(find_world(task.config.world), task.episode_spec()) as alone:
         async with Client(alone.server()) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             for call in calls:
-                known = call["tool"] in tools
-                result = await client.call_tool(call["tool"], call.get("arguments", {})) if known else None
-                if result is None or result.is_error:
-                    refused = f"the world refused the gold solution's call of {call['tool']!r}"
+                name = call["tool"]
+                if name not in tools or (await client.call_tool(name, call.get("arguments", {}))).is_error:
+                    refused = f"the world refused the gold solution's call of {name!r}"
                     break
         await alone.episode.finish()
         ledger = alone.ledger
@@ -73,10 +64,7 @@ async def played(task: Any, calls: Any) -> float:
     if ledger.summary.error is not None:
         raise vf.TaskError(f"the world failed: {ledger.summary.error}")
     trace = trace_for(task, vf.AgentConfig())
-    trace.info[LEDGER_KEY] = {
-        "steps": [entry.model_dump(mode="json") for entry in ledger.steps],
-        "summary": ledger.summary.model_dump(mode="json"),
-    }
+    trace.info[LEDGER_KEY] = ledger.model_dump(mode="json")
     await task.rubric.score(task.data, trace, None)
     return float(trace.reward)
 

@@ -18,7 +18,6 @@ from agent_sandbox.at_exit import remove_at_exit
 from pydantic import BaseModel
 
 from opencode_simulation import wire
-from opencode_simulation.dead_server import RefusingServer, last_words
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import BrokenWorldError, WorldError
 from opencode_simulation.ledger import Ledger
@@ -28,8 +27,6 @@ _SERVER_SECONDS = 120.0
 """How long a shared server may take to come up, and any to answer, beyond what the world's own calls may take."""
 _RECONNECT_SECONDS = 20.0
 """How long one may take to come up after the last of its group has gone."""
-_LONGEST_DIRECTORY = 80
-"""Characters; the path of a Unix socket has 107 at most."""
 
 
 @dataclass(eq=False)
@@ -64,7 +61,10 @@ class OpenRollout:
 
     played: bool = False
     """Whether it was reset: from then on the agent can act."""
-    refusing: RefusingServer = field(default_factory=RefusingServer)
+    refusing: asyncio.Server | None = None
+    """Answers at the port of its server that died. Otherwise verifiers asks for three minutes whether a server of a
+    rollout's own is up, and the system may give the port to another rollout's world while this one's programs still
+    call."""
 
     @property
     def over(self) -> bool:
@@ -78,16 +78,19 @@ class OpenRollout:
         self.opened.set()
         self.closed.set()
 
+    def raise_failure(self) -> None:
+        if self.ledger.summary.error is not None:
+            raise (BrokenWorldError if self.played else WorldError)(self.ledger.summary.error)
+
 
 class Hub:
     """All worlds of this process's rollouts, by the rollouts' ids."""
 
     def __init__(self) -> None:
-        directory = tempfile.gettempdir()
-        short = len(directory) < _LONGEST_DIRECTORY
-        self._directory = Path(tempfile.mkdtemp(prefix="worlds-", dir=directory if short else "/tmp"))  # mode 0700
-        remove_at_exit(str(self._directory))
-        self.path = str(self._directory / "socket")
+        short = len(tempfile.gettempdir()) < 80  # the path of a Unix socket has 107 characters at most
+        directory = tempfile.mkdtemp(prefix="worlds-", dir=None if short else "/tmp")  # mode 0700
+        remove_at_exit(directory)
+        self.path = f"{directory}/socket"
         self.token = secrets.token_urlsafe(32)
         self._rollouts: dict[str, OpenRollout] = {}
         self._shared: dict[str, list[Connection]] = {}
@@ -129,7 +132,7 @@ class Hub:
                 await played.opened.wait()
         except TimeoutError:
             played.fail(slow)
-        self._raise_failure(played)
+        played.raise_failure()
 
     def over(self, rollout: str) -> bool:
         """Whether a rollout's world has ended or failed."""
@@ -152,22 +155,18 @@ class Hub:
         except TimeoutError:
             played.fail(f"the world was not closed within {seconds:g} s")
         played.changed(played.ledger)
-        self._raise_failure(played)
+        played.raise_failure()
         return played.ledger
 
     async def forget(self, rollout: str) -> None:
         """Let a rollout go, whatever became of it; idempotent."""
         played = self._rollouts.pop(rollout, None)
         if played is not None:
-            played.refusing.close()
+            if played.refusing is not None:
+                played.refusing.close()
             for connection in played.playing:
                 connection.send(wire.End(rollout=rollout, finish=False))
         self._rest()
-
-    @staticmethod
-    def _raise_failure(played: OpenRollout) -> None:
-        if played.ledger.summary.error is not None:
-            raise (BrokenWorldError if played.played else WorldError)(played.ledger.summary.error)
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -189,8 +188,9 @@ class Hub:
         connection = Connection(writer)
         self._connections.add(connection)
         try:
-            while text := await _next_line(reader):
-                self._take(connection, wire.FROM_SERVER.validate_json(text))
+            with contextlib.suppress(ConnectionError):
+                while text := await reader.readline():
+                    self._take(connection, wire.FROM_SERVER.validate_json(text))
         except ValueError as error:  # no message, or one that is longer than LINE_LIMIT
             for rollout in connection.rollouts & self._rollouts.keys():
                 self._rollouts[rollout].fail(f"the world's server said what cannot be read: {str(error)[:300]}")
@@ -198,7 +198,12 @@ class Hub:
             self._connections.discard(connection)
             self._leave(connection)
             for played in [self._rollouts[rollout] for rollout in connection.rollouts & self._rollouts.keys()]:
-                await self._gone(connection, played)
+                if not played.closed.is_set():
+                    played.fail(f"the world's server died{last_words(connection.log)}")
+                    played.changed(played.ledger)
+                    if connection.port is not None:
+                        with contextlib.suppress(OSError):  # another program was faster
+                            played.refusing = await asyncio.start_server(_refuse, "127.0.0.1", connection.port)
             writer.close()
             self._rest()
 
@@ -210,19 +215,11 @@ class Hub:
                 self._there[group].clear()
                 self._lost.add(group)
 
-    @staticmethod
-    async def _gone(connection: Connection, played: OpenRollout) -> None:
-        if not played.closed.is_set():
-            played.fail(f"the world's server died{last_words(connection.log)}")
-            played.changed(played.ledger)
-            if connection.port is not None:
-                await played.refusing.listen(connection.port)
-
-    def _take(self, connection: Connection, message: BaseModel) -> None:
+    def _take(self, connection: Connection, message: wire.FromServer) -> None:
         if isinstance(message, wire.Hello):
             self._greet(connection, message)
             return
-        played = self._rollouts.get(message.rollout)  # type: ignore[attr-defined]  # every other one has it
+        played = self._rollouts.get(message.rollout)
         if played is None or connection not in played.playing:
             return
         ledger = played.ledger
@@ -245,7 +242,7 @@ class Hub:
                     played.closed.set()
         played.changed(ledger)
         if played.over or isinstance(message, wire.Opened):
-            connection.send(wire.Acknowledged(rollout=message.rollout))  # type: ignore[attr-defined]
+            connection.send(wire.Acknowledged(rollout=message.rollout))
 
     def _greet(self, connection: Connection, hello: wire.Hello) -> None:
         if not hmac.compare_digest(hello.token, self.token):
@@ -272,8 +269,23 @@ def hub() -> Hub:
     return Hub()
 
 
-async def _next_line(reader: asyncio.StreamReader) -> bytes:
-    """The next line; nothing at the end of the connection, however it ended."""
-    with contextlib.suppress(ConnectionError):
-        return await reader.readline()
-    return b""
+def last_words(log: Path | None) -> str:
+    """The end of what a server printed, behind a colon; nothing where that cannot be read any more."""
+    if log is None:
+        return ""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 1000))
+        return f": {said}" if (said := file.read().decode(errors="replace").strip()) else ""
+    return ""
+
+
+async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer whoever comes that nobody is there."""
+    try:
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(5.0):
+                await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            await writer.drain()
+    finally:
+        writer.close()

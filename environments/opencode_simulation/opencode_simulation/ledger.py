@@ -6,6 +6,8 @@ from pydantic import BaseModel, FiniteFloat, JsonValue
 
 LEDGER_KEY = "simulation"
 """Where `trace.info` has it, as the JSON of a `Ledger`."""
+TERMINATION_KEY = "termination_reason"
+"""Where `trace.info` has why the episode ended."""
 FINISH = "finish()"
 """In an entry's place for a tool: the world's own judgement of its final state. No tool can have this name."""
 TerminationReason = Literal["control_plane_signal", "max_steps", "user_stop"]

@@ -14,7 +14,6 @@ from opencode_simulation.ledger import LedgerEntry
 from opencode_simulation.world import World
 
 logger = logging.getLogger(__name__)
-_RETRY_SECONDS = 0.2
 _LAST_CALL_SECONDS = 2.0
 """How long a call may go on when the server is told to end: its sender is gone, and verifiers kills the server soon."""
 
@@ -28,15 +27,15 @@ class _Reports:
         self._rollout = rollout
 
     async def step(self, entry: LedgerEntry) -> None:
-        ends = entry.terminated or entry.truncated
-        await self._link.say(wire.Stepped(rollout=self._rollout, entry=entry), self._rollout if ends else None)
+        stepped = wire.Stepped(rollout=self._rollout, entry=entry)
+        await self._link.say(stepped, until_heard=entry.terminated or entry.truncated)
 
     async def failed(self, error: str) -> None:
-        await self._link.say(wire.Failed(rollout=self._rollout, error=error), self._rollout)
+        await self._link.say(wire.Failed(rollout=self._rollout, error=error), until_heard=True)
 
 
 class Link:
-    """The line of one server process.
+    """The line of one server process: it connects now, or, while the environment does not listen yet, once it does.
 
     Args:
         path: the environment's socket.
@@ -50,27 +49,21 @@ class Link:
         self._writer: asyncio.StreamWriter | None = None
         self._heard: dict[str, asyncio.Event] = {}
         self._orders: set[asyncio.Task[None]] = set()
-        self._reading: asyncio.Task[None] | None = None
+        self._reading = asyncio.create_task(self._serve())
         self._stopping: asyncio.Task[None] | None = None
         self.episodes: dict[str, Episode] = {}
         self.opened = asyncio.Event()
         """Whether any world was opened, or failed to be."""
 
-    async def start(self) -> None:
-        """Connect now, or, while the environment does not listen yet, as soon as it does."""
-        self._reading = asyncio.create_task(self._serve())
-
-    async def say(
-        self, message: wire.Opened | wire.Stepped | wire.Failed | wire.Closed, until_heard: str | None = None
-    ) -> None:
-        """Tell the environment something; with a rollout's id, return when it has read it.
+    async def say(self, message: wire.OfRollout, *, until_heard: bool = False) -> None:
+        """Tell the environment something, and return when it has read it, if that is to be waited for.
 
         Raises:
             ConnectionError: the environment is gone.
         """
         if self._writer is None or self._writer.is_closing():
             raise ConnectionError("the environment of this world is gone")
-        heard = self._heard.setdefault(until_heard, asyncio.Event()) if until_heard is not None else None
+        heard = self._heard.setdefault(message.rollout, asyncio.Event()) if until_heard else None
         if heard is not None:
             heard.clear()
         self._writer.write(wire.line(message))
@@ -87,9 +80,8 @@ class Link:
         # A server of a rollout's own is told to end when the agent has stopped, before the environment asks for more.
         own = self._hello.rollout is not None
         await asyncio.gather(*(self._close(rollout, _LAST_CALL_SECONDS, finish=own) for rollout in list(self.episodes)))
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(ConnectionError):
@@ -100,7 +92,7 @@ class Link:
             try:
                 reader, writer = await asyncio.open_unix_connection(self._path, limit=wire.LINE_LIMIT)
             except OSError:
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(0.2)
                 continue
             self._writer = writer
             writer.write(wire.line(self._hello))
@@ -126,7 +118,8 @@ class Link:
         self.episodes[order.rollout] = episode
         with contextlib.suppress(ConnectionError):
             try:
-                await self.say(wire.Opened(rollout=order.rollout, observation=await episode.start()), order.rollout)
+                opened = wire.Opened(rollout=order.rollout, observation=await episode.start())
+                await self.say(opened, until_heard=True)
             except WorldError as error:
                 logger.warning("%s", error)
         self.opened.set()

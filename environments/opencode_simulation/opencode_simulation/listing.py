@@ -20,10 +20,6 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from opencode_simulation.mcp_tools import nobody, offer_world
 from opencode_simulation.world import World
 
-_ANSWER_SECONDS = 120.0
-"""A program may have to be fetched first."""
-_STDIO = "stdio:"
-
 
 class ListedTool(BaseModel):
     """One tool as a server lists it, and as a snapshot holds it."""
@@ -65,8 +61,8 @@ def write_snapshot(tools: list[ListedTool], path: Path) -> None:
 async def _named(name: str) -> list[ListedTool]:
     if name.startswith(("http://", "https://")):
         return await _ask(Client(name), name)
-    if name.startswith(_STDIO):
-        command, *arguments = shlex.split(name.removeprefix(_STDIO))
+    if name.startswith("stdio:"):
+        command, *arguments = shlex.split(name.removeprefix("stdio:"))
         transport = stdio_client(StdioServerParameters(command=command, args=arguments))
         return await _ask(Client(transport), name)
     if name.endswith(".json"):
@@ -88,7 +84,7 @@ async def _named(name: str) -> list[ListedTool]:
 
 async def _ask(client: Client, name: str) -> list[ListedTool]:
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS), client:
+        async with asyncio.timeout(120.0), client:  # a program may have to be fetched first
             return [
                 ListedTool(name=tool.name, description=tool.description or "", parameters=tool.input_schema)
                 for tool in await all_tools(client)

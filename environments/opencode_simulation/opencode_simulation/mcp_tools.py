@@ -17,9 +17,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 
-from opencode_simulation.declared import resources_of, tools_of
 from opencode_simulation.episode import CallKey, Episode, Refused
-from opencode_simulation.world import World
+from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
 
 Request = ServerRequestContext[Any, Any]
 Find = Callable[[Request], Awaitable[Episode]]
@@ -28,8 +27,6 @@ Find = Callable[[Request], Awaitable[Episode]]
 Raises:
     Refused: there is none.
 """
-_RESOURCE_METHODS = ("resources/list", "resources/templates/list", "resources/read")
-_GREETINGS = ("initialize", "server/discover")
 _request: ContextVar[Request] = ContextVar("request")
 
 
@@ -38,7 +35,7 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
 
     async def remember(ctx: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
         _request.set(ctx)
-        if ctx.method in _GREETINGS:
+        if ctx.method in ("initialize", "server/discover"):
             with contextlib.suppress(Refused):  # said when something is called
                 (await find(ctx)).forget_calls(_client(ctx))
         return await call_next(ctx)
@@ -46,15 +43,15 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
     # Nobody collects spans of these calls here, and their attributes would be the agent's own words.
     mcp.middleware[:] = [one for one in mcp.middleware if not isinstance(one, OpenTelemetryMiddleware)]
     mcp.middleware.append(remember)
-    for name, tool in tools_of(world).items():
+    for name, tool in declared(world, TOOL_NAME).items():
         description = inspect.getdoc(tool)
         mcp.add_tool(signed_tool(name, tool, find), name=name, description=description, structured_output=False)
-    resources = resources_of(world)
+    resources = declared(world, RESOURCE_URI)
     for uri, method in resources.items():
         offer_resource(mcp, uri, method, find)
     if not resources:
         # A server that can list resources gives OpenCode three more tools, to read what is not there.
-        for method_name in _RESOURCE_METHODS:
+        for method_name in ("resources/list", "resources/templates/list", "resources/read"):
             mcp._lowlevel_server._request_handlers.pop(method_name, None)
 
 
@@ -78,10 +75,6 @@ def signed_tool(name: str, tool: Callable[..., Any], find: Find) -> Callable[...
 
 
 def offer_resource(mcp: MCPServer[Any], uri: str, method: Callable[..., Any], find: Find) -> None:
-    mcp.resource(uri, name=method.__name__, description=inspect.getdoc(method))(_resource(method, find))
-
-
-def _resource(method: Callable[..., Any], find: Find) -> Callable[..., Awaitable[Any]]:
     async def read(**arguments: Any) -> Any:
         try:
             episode = await find(_request.get())
@@ -89,13 +82,12 @@ def _resource(method: Callable[..., Any], find: Find) -> Callable[..., Awaitable
         except Refused as error:
             raise ResourceError(str(error)) from None
 
-    return _signed(read, method)
+    mcp.resource(uri, name=method.__name__, description=inspect.getdoc(method))(_signed(read, method))
 
 
 def _signed(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:
     """`call` with the parameters of a world's method, which is seen on its class."""
-    signature = inspect.signature(method, eval_str=True)
-    parameters = list(signature.parameters.values())[1:]  # without the world itself
+    parameters = list(inspect.signature(method, eval_str=True).parameters.values())[1:]  # without the world itself
     functools.update_wrapper(call, method, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     del call.__wrapped__  # type: ignore[attr-defined]  # it would be asked for its parameters
     call.__signature__ = inspect.Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
@@ -113,5 +105,4 @@ def _key(request: Request) -> CallKey | None:
 
 def _client(request: Request) -> str:
     """Who asks, as far as requests without sessions tell: programs of the agent's number their calls as it does."""
-    headers = getattr(request.request, "headers", {})
-    return str(headers.get("user-agent", ""))
+    return str(getattr(request.request, "headers", {}).get("user-agent", ""))

@@ -13,9 +13,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from opencode_simulation.declared import tools_of
 from opencode_simulation.plain_json import observation_json
-from opencode_simulation.world import Step, World, is_tool
+from opencode_simulation.world import TOOL_NAME, Step, World, declared
 
 _Job = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -85,23 +84,16 @@ class PlayedWorld(WorldThread):
     def __init__(self, kind: type[World]) -> None:
         super().__init__()
         self._kind = kind
-        self._world: World | None = None
+        self.world: World
+        self.made = False
+        """Whether there is a world, as there is from `first` on."""
         self._tools: dict[str, Callable[..., Any]] = {}
-
-    @property
-    def made(self) -> bool:
-        return self._world is not None
-
-    @property
-    def world(self) -> World:
-        """The world; there is one from `first` on."""
-        assert self._world is not None
-        return self._world
 
     async def first(self, seed: int | None, config: Mapping[str, JsonValue]) -> JsonValue:
         """Make the world and reset it; the first observation."""
-        self._world = await self.run(self._kind)
-        self._tools = tools_of(self._world)
+        self.world = await self.run(self._kind)
+        self.made = True
+        self._tools = declared(self.world, TOOL_NAME)
         found = await self.run(self.world.reset, seed, {**self._kind.default_config(), **config})
         if isinstance(found, tuple) and len(found) == 2 and (found[1] is None or isinstance(found[1], Mapping)):
             raise TypeError("it gave a pair: return the observation alone, without an info")
@@ -122,7 +114,7 @@ class PlayedWorld(WorldThread):
 
     async def finish(self) -> Seen | None:
         """What the world says of its final state; None where it says nothing."""
-        if type(self.world).finish is World.finish or is_tool(type(self.world), "finish"):
+        if type(self.world).finish is World.finish or hasattr(type(self.world).finish, TOOL_NAME):
             return None  # there is none, or it is the agent's to call
         found = await self.run(self.world.finish)
         if found is None:

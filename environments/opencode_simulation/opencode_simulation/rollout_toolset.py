@@ -17,7 +17,7 @@ class RolloutToolset(SimulationToolset):
         """Play the rollout's world: it is reset before the agent starts."""
         self._rollout = task.rollout
         port = int(Path(os.environ["MCP_PORT_FILE"]).read_text())
-        await self.connect(Hello(token=self.config.token, rollout=task.rollout, port=port, log=own_log()))
+        self.connect(Hello(token=self.config.token, rollout=task.rollout, port=port, log=own_log()))
         await self._link.opened.wait()
 
     def rollout_of(self, query: str) -> str | None:

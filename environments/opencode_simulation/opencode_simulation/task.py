@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import verifiers.v1 as vf
+from opencode_env.user_simulation.sides import MAX_USER_TURNS, USER_STOP
 from opencode_rubrics import AnyTrace, Rubric, cleanup, live_rubric
 from opencode_runs.turns.kept import TurnRow
 from pydantic import Field, JsonValue
@@ -19,11 +20,10 @@ from verifiers.v1.utils.decorators import invoke
 from opencode_simulation.config import SimulationTaskConfig
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.hub import hub
-from opencode_simulation.ledger import LEDGER_KEY, Ledger, LedgerSummary, ledger_of
+from opencode_simulation.ledger import LEDGER_KEY, TERMINATION_KEY, Ledger, LedgerSummary, TerminationReason, ledger_of
 from opencode_simulation.plain_json import text_of
 from opencode_simulation.reference import find_world, world_name
 from opencode_simulation.rollout_toolset import RolloutToolset
-from opencode_simulation.termination import TERMINATION_KEY, termination_reason
 from opencode_simulation.toolset import SimulationToolsetConfig
 
 if TYPE_CHECKING:
@@ -97,14 +97,17 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         """
         await self._open(trace, ledger_of({LEDGER_KEY: trace.info.pop(LEDGER_KEY)}))
 
-    async def _open(self, trace: AnyTrace, before: Ledger | None = None) -> None:
-        spec = EpisodeSpec(
+    def episode_spec(self, before: Ledger | None = None) -> EpisodeSpec:
+        """Which episode the row asks for; with a ledger, one that goes on from it."""
+        return EpisodeSpec(
             seed=self.data.seed,
             config=self.data.config,
             max_steps=self.data.max_steps or self.config.max_steps,
             step_timeout=self.config.call_timeout,
             before=before,
         )
+
+    async def _open(self, trace: AnyTrace, before: Ledger | None = None) -> None:
         config = {**find_world(self.config.world).default_config(), **self.data.config}
         ledger = Ledger(summary=LedgerSummary(world=self.config.world, seed=self.data.seed, config=config))
 
@@ -114,7 +117,7 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
                 trace.stop(_DONE)  # before the agent was started: it then never is
 
         trace.task.data = trace.task.data.model_copy(update={"rollout": trace.id})
-        await hub().open(trace.id, spec, ledger, changed)
+        await hub().open(trace.id, self.episode_spec(before), ledger, changed)
         if self.config.server == "shared":
             await hub().open_shared(trace.id, shared_group(self.config))
 
@@ -181,6 +184,24 @@ def server_config(config: SimulationTaskConfig) -> SimulationToolsetConfig:
 def shared_group(config: SimulationTaskConfig) -> str:
     """What a shared server and the tasks whose worlds it serves have in common."""
     return hashlib.sha256(config.model_dump_json().encode()).hexdigest()
+
+
+def termination_reason(
+    trace: AnyTrace, summary: LedgerSummary, last_info: dict[str, object]
+) -> TerminationReason | None:
+    """Why an episode ended, in the words that trainers of its family expect; None where the agent just stopped, ran out
+    of time or failed.
+
+    Args:
+        summary: of the episode.
+        last_info: what its last step said, with what an `Episode` truncated it by.
+    """
+    by_a_limit = last_info.get("truncated_by") in ("max_steps", "ledger_bytes")
+    if summary.terminated or (summary.truncated and not by_a_limit):
+        return "control_plane_signal"
+    if summary.truncated or trace.stop_condition in ("max_turns", MAX_USER_TURNS):
+        return "max_steps"
+    return "user_stop" if trace.stop_condition == USER_STOP else None
 
 
 def _write(trace: AnyTrace, ledger: Ledger) -> None:

@@ -20,10 +20,9 @@ from opencode_simulation.parity import require_parity
 from opencode_simulation.reference import find_world
 from opencode_simulation.task import SimulationTask, SimulationTaskData, server_config
 from opencode_simulation.toolset import SimulationToolset
+from opencode_simulation.world import World
 
 _SEED: TypeAdapter[int] = TypeAdapter(Seed)
-_BEGINNING = 4096
-"""Bytes in which a file shows whether it is an array."""
 _PROMPTS = ("question", "instruction", "query", "task", "problem", "user_prompt", "messages")
 """How other rows call a prompt."""
 
@@ -69,7 +68,7 @@ def read_rows(path: Path, config_keys: Collection[str] = ()) -> Iterator[Simulat
             f'dataset "{path}": there is no such file; a simulation reads one file, JSONL or a JSON array'
         )
     with path.open("rb") as file:
-        whole = file.read(_BEGINNING).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+        whole = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
     for place, values in _of_array(path) if whole else _of_lines(path):
         yield parse_row(place, values, config_keys)
 
@@ -132,9 +131,6 @@ def parse_row(place: str, values: dict[str, Any], config_keys: Collection[str] =
     return row
 
 
-_SHIPPED_ROWS = Path(__file__).parent / "samples"
-
-
 # verifiers bounds the task parameter by `Task` without arguments, whose invariant config excludes every subclass.
 class SimulationTaskset(vf.Taskset[SimulationTask, SimulationTasksetConfig]):  # type: ignore[type-var]
     """Episodes of one world; see `SimulationTasksetConfig`."""
@@ -161,15 +157,14 @@ class SimulationTaskset(vf.Taskset[SimulationTask, SimulationTasksetConfig]):  #
             yield from (SimulationTask(data, self.config.task) for data in turns)
             return
         world = find_world(self.config.task.world)
-        for row in self._rows():
+        for row in self._rows(world):
             fields = row.model_dump(exclude={"prompt"})
             prompt = row.prompt or self.config.prompt or world.PROMPT
             yield SimulationTask(SimulationTaskData(prompt=prompt, **fields), self.config.task)
 
-    def _rows(self) -> Iterator[SimulationRow]:
-        shipped = _SHIPPED_ROWS / f"{self.config.task.world}.jsonl"
+    def _rows(self, world: type[World]) -> Iterator[SimulationRow]:
+        shipped = Path(__file__).parent / "samples" / f"{self.config.task.world}.jsonl"
         if self.config.dataset is not None:
-            world = find_world(self.config.task.world)
             yield from read_rows(self.config.dataset, world.default_config().keys())
         elif self.config.episodes is None and shipped.is_file():
             yield from read_rows(shipped)

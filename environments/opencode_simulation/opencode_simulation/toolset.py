@@ -125,12 +125,11 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         sys.path.extend(path for path in self.config.import_path if path not in sys.path)
         self._world = find_world(self.config.world)
         if self.config.group is not None:
-            await self.connect(Hello(token=self.config.token, group=self.config.group, log=own_log()))
+            self.connect(Hello(token=self.config.token, group=self.config.group, log=own_log()))
 
-    async def connect(self, hello: Hello) -> None:
+    def connect(self, hello: Hello) -> None:
         """Connect to the environment, until the server ends."""
         self._link = Link(self._world, self.config.socket, hello)
-        await self._link.start()
         # verifiers ends the server with SIGTERM, and kills it five seconds later. uvicorn would spend them on calls
         # that nobody waits for any more; the environment is to hear of the end whatever uvicorn does.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._told_to_end)

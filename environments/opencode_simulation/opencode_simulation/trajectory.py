@@ -6,8 +6,7 @@ from typing import Any
 from opencode_env.cli_agent.traces import AnyTrace
 from pydantic import BaseModel, JsonValue, TypeAdapter
 
-from opencode_simulation.ledger import FINISH, LedgerEntry, LedgerSummary, ledger_of
-from opencode_simulation.termination import TERMINATION_KEY
+from opencode_simulation.ledger import FINISH, TERMINATION_KEY, LedgerEntry, LedgerSummary, ledger_of
 
 _ARGUMENTS = TypeAdapter(dict[str, JsonValue])
 
@@ -113,20 +112,19 @@ def trajectory_of(trace: AnyTrace) -> Trajectory:
 
 def _session(trace: AnyTrace, summary: LedgerSummary, terminated: bool, last: JsonValue) -> MCPSession:
     data = trace.task.data
-    row = DatasetRow(
-        id=data.id or str(data.idx),
-        seed=summary.seed,
-        system_prompt=data.system_prompt or "",
-        user_prompt_template=getattr(data, "prompt_template", None) or data.prompt_text,
-        environment_context=getattr(data, "config", summary.config),
-        user_simulation=getattr(data, "user_simulation", None),
-    )
     model = trace.agent.config.model if trace.agent is not None else None
     return MCPSession(
         session_id=trace.id,
         seed=summary.seed,
         model_id=model or "",
-        dataset_row=row,
+        dataset_row=DatasetRow(
+            id=data.id or str(data.idx),
+            seed=summary.seed,
+            system_prompt=data.system_prompt or "",
+            user_prompt_template=getattr(data, "prompt_template", None) or data.prompt_text,
+            environment_context=getattr(data, "config", summary.config),
+            user_simulation=getattr(data, "user_simulation", None),
+        ),
         terminated=terminated,
         last_observation=last,
     )

@@ -30,52 +30,51 @@ class Hello(BaseModel):
     """The file to which it prints."""
 
 
-class Opened(BaseModel):
-    kind: Literal["opened"] = "opened"
+class OfRollout(BaseModel):
+    """What is said of one rollout's world."""
+
     rollout: str
+
+
+class Opened(OfRollout):
+    kind: Literal["opened"] = "opened"
     observation: JsonValue
 
 
-class Stepped(BaseModel):
+class Stepped(OfRollout):
     kind: Literal["stepped"] = "stepped"
-    rollout: str
     entry: LedgerEntry
 
 
-class Failed(BaseModel):
+class Failed(OfRollout):
     kind: Literal["failed"] = "failed"
-    rollout: str
     error: str
 
 
-class Closed(BaseModel):
+class Closed(OfRollout):
     """A world was closed, and nothing more will come of it."""
 
     kind: Literal["closed"] = "closed"
-    rollout: str
     refused: int
 
 
-class Open(BaseModel):
+class Open(OfRollout):
     """Order to the server: make a world and reset it."""
 
     kind: Literal["open"] = "open"
-    rollout: str
     spec: EpisodeSpec
 
 
-class Acknowledged(BaseModel):
+class Acknowledged(OfRollout):
     """The environment has read that a world was opened, has come to its end or has failed."""
 
     kind: Literal["acknowledged"] = "acknowledged"
-    rollout: str
 
 
-class End(BaseModel):
+class End(OfRollout):
     """Order to the server: close a world."""
 
     kind: Literal["end"] = "end"
-    rollout: str
     finish: bool
     """Whether the agent came to its end, so that the world may judge its final state first."""
 

@@ -4,13 +4,14 @@ Invariant: one instance is one episode of one rollout. Its methods are called on
 thread (or, if it is a coroutine function, on the server's loop), so a world needs no locks.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar, overload
 
 from pydantic import JsonValue
 
-from opencode_simulation.declared import RESOURCE_URI, TOOL_NAME
-
+TOOL_NAME = "_simulation_tool"
+RESOURCE_URI = "_simulation_resource"
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -96,10 +97,6 @@ def tool(method: Method | None = None, *, name: str | None = None) -> Method | C
     return marked if method is None else marked(method)
 
 
-def is_tool(world: type[World], name: str) -> bool:
-    return hasattr(getattr(world, name), TOOL_NAME)
-
-
 def resource(uri: str) -> Callable[[Method], Method]:
     """Mark a method of a world as the resource `uri`; names in braces are its parameters. Reading it is not a step."""
 
@@ -111,3 +108,26 @@ def resource(uri: str) -> Callable[[Method], Method]:
         return function
 
     return marked
+
+
+def declared(world: object, mark: str) -> dict[str, Callable[..., Any]]:
+    """The tools of a world by name (`TOOL_NAME`), or its resources by URI pattern (`RESOURCE_URI`), in the order in
+    which the class declares them, those of its bases first.
+
+    Raises:
+        TypeError: two of them have one name or URI.
+    """
+    owner = world if inspect.isclass(world) else type(world)
+    found: dict[str, Callable[..., Any]] = {}
+    seen: dict[str, str] = {}
+    for name in dict.fromkeys(name for base in reversed(owner.__mro__) for name in vars(base)):
+        label = getattr(inspect.getattr_static(owner, name), mark, None)
+        if label is None:
+            continue
+        if label in seen:
+            raise TypeError(
+                f"{owner.__name__}.{seen[label]} and .{name} are both {label!r}: name one of them otherwise"
+            )
+        seen[label] = name
+        found[label] = getattr(world, name)
+    return found

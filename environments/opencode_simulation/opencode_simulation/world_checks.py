@@ -11,14 +11,12 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool
 from pydantic.warnings import ArbitraryTypeWarning
 
-from opencode_simulation.declared import RESOURCE_URI, TOOL_NAME, tools_of
 from opencode_simulation.failure import said
 from opencode_simulation.mcp_tools import nobody, offer_resource, signed_tool
-from opencode_simulation.world import World
+from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
 
 _LONGEST_NAME = 64
 """Characters of a tool's name that model endpoints take, the server's name before it included."""
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _HOOKS = ("reset", "step", "finish", "close", "format_observation")
 """What is called of an episode."""
 _NO_METHODS = {staticmethod: "a static method", classmethod: "a class method", property: "a property"}
@@ -28,7 +26,7 @@ def problems_of(world: type[World], server_name: str) -> list[str]:
     """Everything wrong with the tools and resources of a class; `server_name` is put before its tools."""
     found = [*_tools(world, server_name), *_resources(world), *_class_methods(world)]
     try:
-        tools_of(world)
+        declared(world, TOOL_NAME)
     except TypeError as error:
         found.append(_told(world, str(error)))
     return found
@@ -78,7 +76,7 @@ def _inner(method: Any) -> Any:
 
 
 def _name(label: Any, server_name: str) -> Iterator[str]:
-    if not isinstance(label, str) or not _NAME.fullmatch(label):
+    if not isinstance(label, str) or not re.fullmatch(r"[A-Za-z0-9_-]+", label):
         yield f"its name {label!r} may have letters, digits, _ and - only"
     elif len(whole := f"{server_name}_{label}") > _LONGEST_NAME:
         yield f"the agent knows it as {whole!r}, which has {len(whole)} characters, and models take {_LONGEST_NAME}"

@@ -1,6 +1,5 @@
 """`opencode-tbench2`: serves Terminal-Bench 2 tasks over OpenEnv's protocol."""
 
-import asyncio
 import sys
 import textwrap
 
@@ -20,14 +19,10 @@ def main() -> None:
                 sys.stdout.write(textwrap.fill(meaning, 80, initial_indent=f"  {name:<24}", subsequent_indent=" " * 26))
                 sys.stdout.write("\n")
         raise
-    from opencode_openenv.serving import log_to_stderr
+    from opencode_openenv.serving import run
     from opencode_openenv.tbench2.app import serve
 
-    log_to_stderr()
-    try:
-        asyncio.run(serve(config))
-    except ValueError as error:
-        raise SystemExit(str(error)) from error
+    run(serve(config))
 
 
 if __name__ == "__main__":

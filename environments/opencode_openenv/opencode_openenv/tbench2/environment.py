@@ -7,7 +7,7 @@ an observation with its exit code. Only `evaluate` gives a reward, and it ends t
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
@@ -26,8 +26,6 @@ from opencode_openenv.tbench2.terminals import Ran
 
 ResultT = TypeVar("ResultT")
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
-_WAIT_SECONDS = 5.0
-Act = Callable[[Episode, Tbench2Action, str], Awaitable[Tbench2Observation]]
 
 
 @cache
@@ -70,17 +68,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         self._settings = read_settings(tasks_dir, output_dir, command_timeout_s, mode, place)
         self._state = Tbench2State(episode_id=str(uuid4()))
         self._episode: Episode | None = None
-        self._log: SessionLog | None = None
-        self._acts: dict[ActionType, Act] = {
-            ActionType.EXEC: self._exec,
-            ActionType.WRITE: self._write,
-            ActionType.VIEW: self._view,
-            ActionType.WAIT: self._view,
-            ActionType.KILL: self._kill,
-            ActionType.WRITE_FILE: self._write_file,
-            ActionType.EVALUATE: self._evaluate,
-            ActionType.CLOSE: self._close,
-        }
+        self._log: SessionLog
 
     @property
     def state(self) -> Tbench2State:
@@ -100,7 +88,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         self, seed: int | None = None, episode_id: str | None = None, **options: Any
     ) -> Tbench2Observation:
         """As `reset`."""
-        return await self._there(self._reset(episode_id, options))
+        return await asyncio.wrap_future(submit(self._reset(episode_id, options)))
 
     def step(self, action: Tbench2Action, timeout_s: float | None = None, **options: Any) -> Tbench2Observation:
         """One action.
@@ -115,16 +103,13 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         self, action: Tbench2Action, timeout_s: float | None = None, **options: Any
     ) -> Tbench2Observation:
         """As `step`."""
-        return await self._there(self._step(action, timeout_s))
+        return await asyncio.wrap_future(submit(self._step(action, timeout_s)))
 
     def close(self) -> None:
         """Remove the sandbox; idempotent."""
         if self._episode is not None:
             self._warn_of_loss()
             submit(self._end()).result()
-
-    async def _there(self, work: Coroutine[Any, Any, Tbench2Observation]) -> Tbench2Observation:
-        return await asyncio.wrap_future(submit(work))
 
     async def _reset(self, episode_id: str | None, options: dict[str, Any]) -> Tbench2Observation:
         task_id, task_name = options.pop("task_id", None), options.pop("task_name", None)
@@ -149,12 +134,13 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
             "command_timeout_s": self._settings.command_timeout_s,
             "docker_image": task.data.image,
         }
-        return self._observation("reset", instruction=str(task.data.prompt), info=limits, reward=0.0)
+        return self._observation(action_type="reset", instruction=str(task.data.prompt), info=limits, reward=0.0)
 
     async def _step(self, action: Tbench2Action, timeout_s: float | None) -> Tbench2Observation:
         if self._episode is None and action.action_type is ActionType.CLOSE:
-            return self._observation("close", done=True)  # as the last step of every caller's loop, also after evaluate
-        if self._episode is None or self._episode.over or self._log is None:
+            # As the last step of every caller's loop, also after evaluate.
+            return self._observation(action_type="close", done=True)
+        if self._episode is None or self._episode.over:
             raise ValueError("there is no task in progress: call reset first")
         if timeout_s is not None:
             action = action.model_copy(update={"metadata": {**action.metadata, "timeout_s": timeout_s}})
@@ -163,51 +149,56 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         state.step_count += 1
         state.last_action_type, state.last_command, state.session_id = action.action_type, action.command, session
         try:
-            observation = await self._acts[action.action_type](self._episode, action, session)
+            observation = await self._act(self._episode, action, session)
         except asyncio.CancelledError:
             self._warn_of_loss()
             await self._end()
             raise
-        observation.session_id = session
+        observation.action_type, observation.session_id = action.action_type.value, session
         state.last_output = observation.output
         self._log.add(session, f"{action.action_type} {action.command or action.file_path}", observation.output)
         return observation
+
+    async def _act(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+        match action.action_type:
+            case ActionType.EXEC:
+                return await self._exec(episode, action, session)
+            case ActionType.WRITE:
+                await episode.terminals.write(session, action.command)
+            case ActionType.VIEW:
+                return self._seen(await episode.terminals.view(session))
+            case ActionType.WAIT:
+                seconds = 5.0 if action.wait_seconds is None else action.wait_seconds
+                return self._seen(await episode.terminals.view(session, seconds))
+            case ActionType.KILL:
+                return self._seen(await episode.terminals.kill(session))
+            case ActionType.WRITE_FILE:
+                if not action.file_path:
+                    raise ValueError("write_file needs a file_path")
+                await episode.write_file(action.file_path, action.content)
+            case ActionType.EVALUATE:
+                return await self._evaluate(episode)
+            case ActionType.CLOSE:
+                await self._end()
+                return self._observation(done=True)
+        return self._observation()
 
     async def _exec(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
         if not action.command.strip():
             raise ValueError("exec needs a command")
         if not action.block:
             await episode.terminals.start(session, action.command)
-            return self._observation("exec", info={"exit_code": None})
+            return self._observation(info={"exit_code": None})
         limit = self._settings.command_timeout_s
         asked = action.metadata.get("timeout_s")
         limit = min(limit, asked) if isinstance(asked, int | float) and asked > 0 else limit
         ran = await episode.terminals.run(action.command, limit)
         if ran.exit_code is None:
             error = f"the command did not end within {limit:g} s and was ended (command_timeout_s)"
-            return self._observation("exec", output=ran.output, success=False, error=error, info={"exit_code": None})
-        return self._seen("exec", ran)
+            return self._observation(output=ran.output, success=False, error=error, info={"exit_code": None})
+        return self._seen(ran)
 
-    async def _write(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
-        await episode.terminals.write(session, action.command)
-        return self._observation("write")
-
-    async def _view(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
-        if action.action_type is ActionType.VIEW:
-            return self._seen("view", await episode.terminals.view(session))
-        seconds = _WAIT_SECONDS if action.wait_seconds is None else action.wait_seconds
-        return self._seen("wait", await episode.terminals.view(session, seconds))
-
-    async def _kill(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
-        return self._seen("kill", await episode.terminals.kill(session))
-
-    async def _write_file(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
-        if not action.file_path:
-            raise ValueError("write_file needs a file_path")
-        await episode.write_file(action.file_path, action.content)
-        return self._observation("write_file")
-
-    async def _evaluate(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+    async def _evaluate(self, episode: Episode) -> Tbench2Observation:
         try:
             score = await episode.evaluate()
         finally:
@@ -219,11 +210,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
             "problem": score.problem,
             "warning": score.warning,
         }
-        return self._observation("evaluate", output=score.output, info=info, reward=score.reward, done=True)
-
-    async def _close(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
-        await self._end()
-        return self._observation("close", done=True)
+        return self._observation(output=score.output, info=info, reward=score.reward, done=True)
 
     def _warn_of_loss(self) -> None:
         logger.warning("task %r ended without a score: its caller is gone", self._state.task_id)
@@ -234,16 +221,10 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         if episode is not None:
             await episode.close()
 
-    def _seen(self, kind: str, ran: Ran) -> Tbench2Observation:
-        return self._observation(kind, output=ran.output, info={"exit_code": ran.exit_code})
+    def _seen(self, ran: Ran) -> Tbench2Observation:
+        return self._observation(output=ran.output, info={"exit_code": ran.exit_code})
 
-    def _observation(self, kind: str, *, reward: float | None = None, **fields: Any) -> Tbench2Observation:
+    def _observation(self, **fields: Any) -> Tbench2Observation:
         state = self._state
-        return Tbench2Observation(
-            action_type=kind,
-            task_id=state.task_id,
-            task_path=state.task_path,
-            session_id=state.session_id,
-            reward=reward,
-            **fields,
-        )
+        given = {"task_id": state.task_id, "task_path": state.task_path, "session_id": state.session_id}
+        return Tbench2Observation(**given, **fields)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
+from agent_sandbox.toolbox.scoring import Scoring, attach
 from opencode_env.cli_agent.features import ordered_task
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.taskset import OpenCodeTask
@@ -47,14 +47,13 @@ class Episode:
 
     def __init__(self, task: OpenCodeTask, place: Place) -> None:
         self.task = task
-        self.workdir = workdir_of_task(task)
         self._place = place
         recorded: vf.TraceTask[Any] = vf.TraceTask(type="Task", data=task.data, key=task.key, hash="")
         self._trace: AnyTrace = vf.Trace(task=recorded, agent=vf.AgentInfo(config=vf.AgentConfig()))
         self._resources = AsyncExitStack()
-        self._box: vf.Runtime | None = None
+        self._box: vf.Runtime
         self._agents_box: vf.Runtime
-        self._fence: ProcessFence | None = None
+        self._fence: ProcessFence
         self.terminals: Terminals
         self.over = False
         """Whether it is scored, or was to be: nothing more is done for the agent then."""
@@ -89,7 +88,7 @@ class Episode:
             SandboxError: it cannot be written.
             ValueError: what stands there takes no content in `WRITE_FILE_SECONDS`, as a FIFO that nobody reads.
         """
-        absolute = path if path.startswith("/") else f"{self.workdir}/{path}"
+        absolute = path if path.startswith("/") else f"{workdir_of_task(self.task)}/{path}"
         parent = absolute.rpartition("/")[0] or "/"
         try:
             async with asyncio.timeout(WRITE_FILE_SECONDS):
@@ -105,24 +104,16 @@ class Episode:
             SandboxError: the sandbox is gone, or the agent's processes could not be ended.
             ScoringError: the tests give no verdict, in an untouched copy of the sandbox either.
         """
-        assert self._box is not None
-        assert self._fence is not None
         self.over = True
         await self.terminals.end_all()
         await self._fence.end()
-        attach(Scoring(self._spare), self._trace)
+        attach(Scoring(lambda order: self._ready_box(ordered_task(self.task, order))), self._trace)
         await self.task.score(self._trace, self._box)
         run: dict[str, Any] = self._trace.info["tests"]
         said = "".join(str(run.get(name, "")) for name in ("stdout", "stderr"))
         problem, warning = str(run["problem"]), str(run["warning"])
         return Score(float(self._trace.reward), run.get("exit_code"), problem, warning, said)
 
-    @contextlib.asynccontextmanager
-    async def _spare(self, order: BoxOrder) -> AsyncIterator[vf.Runtime]:
-        async with self._ready_box(ordered_task(self.task, order)) as box:
-            yield box
-
     async def close(self) -> None:
         """Remove the sandbox with all that runs in it; idempotent."""
-        self._box = None
         await self._resources.aclose()

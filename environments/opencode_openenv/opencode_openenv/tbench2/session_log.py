@@ -12,13 +12,10 @@ from pathlib import Path
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
 MAX_LOG_BYTES = 16 << 20
 """The most that one log may hold."""
-_MOST_LOGS = 64
-_COMMAND_CHARS = 10_000
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def plain_name(text: str) -> str:
-    return _NOT_PLAIN.sub("-", text).strip(".-")[:100] or "unnamed"
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip(".-")[:100] or "unnamed"
 
 
 class SessionLog:
@@ -42,10 +39,10 @@ class SessionLog:
     def add(self, session: str, command: str, output: str) -> None:
         """Append what a session was told and what it printed, as long as the log is not full and can be written."""
         name = plain_name(session)
-        if name not in self._names and len(self._names) >= _MOST_LOGS:
+        if name not in self._names and len(self._names) >= 64:
             name = "further-sessions"
         self._names.add(name)
-        text = f"$ {command[:_COMMAND_CHARS]}\n{output}" + ("" if output.endswith("\n") or not output else "\n")
+        text = f"$ {command[:10_000]}\n{output}" + ("" if output.endswith("\n") or not output else "\n")
         try:
             self._append(f"{name}.log", text.encode(errors="replace"))
         except OSError as error:

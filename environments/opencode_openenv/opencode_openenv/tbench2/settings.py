@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent_sandbox.podman import PodmanConfig
@@ -63,7 +63,7 @@ class Settings:
     repo_url: str | None
     """Where the benchmark is downloaded from, as `URL#sha256=HEX`."""
     command_timeout_s: float
-    place: Place = field(default_factory=Place)
+    place: Place
 
 
 def read_settings(

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 import uuid
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
@@ -24,11 +25,7 @@ WRITE_SECONDS = 20.0
 """How long a session may take to read what it is sent."""
 MAX_SESSIONS = 32
 """Sessions that may be live or unread at once."""
-_MAX_ARGUMENT_BYTES = 100_000
 _MERGED = "exec 2>&1; "
-_NO_INPUT = "exec </dev/null; "
-_GRACE_SECONDS = 10.0
-_ENDED = frozenset({OUT_OF_TIME, 137, 143})
 
 
 @dataclass(frozen=True)
@@ -55,8 +52,7 @@ class _Live:
         self._left_out = 0
         self._readers = [asyncio.create_task(self._read(stream)) for stream in (process.stdout, process.stderr)]
 
-    async def _read(self, stream: object) -> None:
-        assert hasattr(stream, "__aiter__")
+    async def _read(self, stream: AsyncIterable[bytes]) -> None:
         with contextlib.suppress(vf.SandboxError):  # found out by the next command
             async for chunk in stream:
                 self._unseen += chunk
@@ -102,7 +98,7 @@ class Terminals:
 
     async def run(self, command: str, seconds: float) -> Ran:
         """Run a command with bash to its end, standard input empty, for at most `seconds`."""
-        argv = ["bash", "-c", _NO_INPUT + await self._text(command)]
+        argv = ["bash", "-c", "exec </dev/null; " + await self._text(command)]
         if not isinstance(self._runtime, EndsAgentProcesses):
             return await self._run_elsewhere(command, argv, seconds)
         live, code = _Live(await start_process(self._runtime, argv, {})), None
@@ -116,10 +112,9 @@ class Terminals:
     async def _run_elsewhere(self, command: str, argv: list[str], seconds: float) -> Ran:
         """The same where killing a process does not end all that it started."""
         mark, started = uuid.uuid4().hex, time.monotonic()
-        argv, limit = ["timeout", "-k", "2", f"{seconds:g}", *argv], seconds + _GRACE_SECONDS
-        failure = "the command could not be run"
-        result = await run_for(self._runtime, argv, limit, failure, {MARK_VARIABLE: mark})
-        if time.monotonic() - started < seconds or result.exit_code not in _ENDED:
+        argv, limit = ["timeout", "-k", "2", f"{seconds:g}", *argv], seconds + 10.0
+        result = await run_for(self._runtime, argv, limit, "the command could not be run", {MARK_VARIABLE: mark})
+        if time.monotonic() - started < seconds or result.exit_code not in (OUT_OF_TIME, 137, 143):
             return Ran(shortened(result.stdout + result.stderr), result.exit_code)
         await end_marked(self._runtime, mark, command)
         return Ran(shortened(result.stdout), None)
@@ -135,8 +130,7 @@ class Terminals:
             raise ValueError(f"session {name!r} still runs: kill it first, or name another session_id")
         if known is None and len(self._live) >= MAX_SESSIONS:
             raise ValueError(f"there are {MAX_SESSIONS} sessions, and more are not kept: kill one first")
-        argv = ["bash", "-c", await self._text(command)]
-        self._live[name] = _Live(await start_process(self._runtime, argv, {}))
+        self._live[name] = _Live(await start_process(self._runtime, ["bash", "-c", await self._text(command)], {}))
 
     async def write(self, name: str, text: str) -> None:
         """Write a line to a live session.
@@ -195,7 +189,7 @@ class Terminals:
         """The command as bash gets it; one that is too long for an argument lies in a file."""
         if "\0" in command:
             raise ValueError("the command holds a NUL character, which no shell takes")
-        if len(command.encode()) <= _MAX_ARGUMENT_BYTES:
+        if len(command.encode()) <= 100_000:
             return _MERGED + command
         path = f"/tmp/.command-{uuid.uuid4().hex}"
         await self._runtime.write(path, command.encode())

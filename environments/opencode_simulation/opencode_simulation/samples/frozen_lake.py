@@ -40,7 +40,7 @@ class FrozenLake(World):
         self._max_moves = int(config["max_moves"])  # type: ignore[arg-type]
         given: Any = config["map"]
         self._lake = [str(row) for row in given] if given else self._made(int(config["size"]), config["hole_share"])  # type: ignore[arg-type]
-        self._place = self._find("S")
+        self._place: Place = next((row, line.index("S")) for row, line in enumerate(self._lake) if "S" in line)
         self._moves = 0
         ice = "slippery: a move may go to the side" if self._slippery else "rough: every move goes where you mean to"
         return f"The ice is {ice}.\n{self._seen()}"
@@ -75,9 +75,6 @@ class FrozenLake(World):
     def _seen(self) -> str:
         row, column = self._place
         return "\n".join([*self._lake, f"You are in row {row}, column {column}, on {self._lake[row][column]}."])
-
-    def _find(self, field: str) -> Place:
-        return next((row, line.index(field)) for row, line in enumerate(self._lake) if field in line)
 
     def _made(self, size: int, hole_share: float) -> list[str]:
         """A random lake on which G can be reached."""

@@ -12,8 +12,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from opencode_simulation.errors import InvalidAction
-from opencode_simulation.samples.tracker_data import AREAS, LABELS, Issue, make_issues, make_people
-from opencode_simulation.samples.tracker_work import Work, make_work
+from opencode_simulation.samples.tracker_work import AREAS, LABELS, Issue, Work, make_issues, make_people, make_work
 from opencode_simulation.world import Step, World, resource, tool
 
 State = Literal["open", "closed"]

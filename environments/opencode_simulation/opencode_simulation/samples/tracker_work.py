@@ -1,4 +1,4 @@
-"""The pieces of work in the sample tracker: what is asked, and how it is checked.
+"""The people, the issues and the pieces of work in the sample tracker, made from a seeded source.
 
 Invariant: making the work may prepare issues for it, so that there is always something to do; each check says yes or no
 to the issues as they stand at the end.
@@ -6,13 +6,68 @@ to the issues as they stand at the end.
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from opencode_simulation.samples.tracker_data import AREAS, Issue
+AREAS = ("parser", "storage", "network", "editor")
+LABELS = ("bug", "feature", "question", "needs-info")
+_NAMES = ("ada", "bela", "chen", "dora", "emil", "farah", "goran", "hana")
+_FAULTS = ("crashes on", "ignores", "is slow with", "loses", "shows twice", "cannot open")
+_THINGS = (
+    "empty files",
+    "long lines",
+    "accents",
+    "a second window",
+    "read-only folders",
+    "large tables",
+    "old projects",
+)
+STALE_DAYS = 30
+
+
+@dataclass
+class Issue:
+    number: int
+    title: str
+    body: str
+    labels: list[str] = field(default_factory=list)
+    assignee: str | None = None
+    state: str = "open"
+    reason: str | None = None
+    duplicate_of: int | None = None
+    idle_days: int = 0
+    comments: list[str] = field(default_factory=list)
+
+    def line(self) -> dict[str, Any]:
+        """What a list shows of it."""
+        return {name: getattr(self, name) for name in ("number", "title", "labels", "assignee", "idle_days")}
+
+    def whole(self) -> dict[str, Any]:
+        further = ("state", "reason", "duplicate_of", "body", "comments")
+        return {**self.line(), **{name: getattr(self, name) for name in further}}
+
+
+def make_people(source: random.Random) -> dict[str, str]:
+    """One person for each area."""
+    return dict(zip(AREAS, source.sample(_NAMES, len(AREAS)), strict=True))
+
+
+def make_issues(source: random.Random, count: int) -> list[Issue]:
+    """Issues of different titles; their areas are among their labels."""
+    kinds = [(area, fault, thing) for area in AREAS for fault in _FAULTS for thing in _THINGS]
+    made = []
+    for number, (area, fault, thing) in enumerate(source.sample(kinds, count), 1):
+        label = source.choice(LABELS)
+        body = f"The {area} {fault} {thing}. Seen in version {source.randint(1, 4)}.{source.randint(0, 9)}."
+        idle = source.choice((2, 5, 9, 20, 33, 47, 61))
+        state = source.choice(("open", "open", "open", "closed"))
+        reason = "done" if state == "closed" else None
+        made.append(Issue(number, f"{area} {fault} {thing}", body, [label, area], None, state, reason, None, idle))
+    return made
+
 
 Issues = dict[int, Issue]
 Check = Callable[[Mapping[int, Issue]], bool]
-STALE_DAYS = 30
 
 
 @dataclass(frozen=True)
