@@ -1,8 +1,8 @@
 """Which world a reference names."""
 
 import re
-from functools import cache
 from importlib import import_module
+from weakref import WeakKeyDictionary
 
 from opencode_simulation.failure import failure_text
 from opencode_simulation.world import TOOL_NAME, World, declared
@@ -13,6 +13,8 @@ SAMPLES = {
     "order-desk": "opencode_simulation.samples.order_desk:OrderDesk",
 }
 """The shipped worlds by name."""
+_FOUND: WeakKeyDictionary[type[World], list[str]] = WeakKeyDictionary()
+"""What was wrong with each class when it was first asked for."""
 
 
 def world_name(world: type[World]) -> str:
@@ -44,9 +46,10 @@ def find_world(reference: str) -> type[World]:
     return found
 
 
-@cache
 def _problems(world: type[World]) -> list[str]:
-    from opencode_simulation.world_checks import problems_of  # an MCP server, half a second
+    if world not in _FOUND:
+        from opencode_simulation.world_checks import problems_of  # an MCP server, half a second
 
-    found = problems_of(world, world_name(world))
-    return found or ([] if declared(world, TOOL_NAME) else ["it has no tool: mark a method with @tool"])
+        found = problems_of(world, world_name(world))
+        _FOUND[world] = found or ([] if declared(world, TOOL_NAME) else ["it has no tool: mark a method with @tool"])
+    return _FOUND[world]

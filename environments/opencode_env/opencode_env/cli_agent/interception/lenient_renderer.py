@@ -43,7 +43,8 @@ class LenientRenderer:
     def __new__(cls, tokenizer: Tokenizer, config: LenientRendererConfig) -> Any:
         """The renderer; still of its own type, by which renderers and verifiers ask what it can do."""
         renderer: Any = create_renderer(tokenizer, config.own, chat_template_kwargs=config.model_extra)
-        renderer.__class__ = _lenient_class(type(renderer))
+        own: type[Renderer] = type(renderer)
+        renderer.__class__ = _lenient_class(own)
         renderer.read_with = tokenizer
         return renderer
 
