@@ -105,7 +105,8 @@ async def test_a_disk_that_is_filled_at_the_last_moment_does_not_end_the_scorer(
     rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, timeout_seconds=1.5))
     async with confined_place(rubric, LocalSandboxConfig(max_disk=ByteSize(16 << 20))) as place:
         fill = "for f in 1 2 3 4; do head -c 16M /dev/zero >f$f; done"
-        await place.do(rf"cd /app; echo '(1/3)!+10^{{-2000}}\sqrt{{2}}' >answer.txt; {fill}")
+        answer = r"cd /app; echo '(1/3)!+10^{-2000}\sqrt{2}' >answer.txt"
+        await place.agent.run(["sh", "-c", f"{answer}; {fill}"], {})  # ended where its limit is seen in time
         scored = await score(rubric, place.box, SOLUTION)
         assert (scored.reward, scored.reason) == (0, "timed_out")
     await rubric.teardown()
