@@ -48,7 +48,7 @@ def filter_body(
         dropped += _mediated(settings, dialect)
         for key in given - settings.keys():
             del body[key]
-        body.update(settings)
+        body.update((key, settings[key]) for key in given & settings.keys())  # it may add a message of its own
     if fetched := _mediated({key: body[key] for key in ("messages", "input", "system") if key in body}, dialect):
         shown = ", ".join(fetched)[:500]
         raise RequestRefused(f"{shown}: only text and data: URLs can be sent, nothing that the endpoint would fetch")

@@ -74,10 +74,8 @@ class RoleInterceptionServer(InterceptionServer):
 
     @property
     def load(self) -> int:
-        """Rollouts on this server (a sub session is part of its rollout), by which pools choose one; with very many
-        more where no sandbox can reach it, as far as is known."""
-        lost = self.watched is not None and self.watched.present is None
-        return len(self._gateways) + (10**9 if lost else 0)
+        """Rollouts on this server; a sub session is part of its rollout."""
+        return len(self._gateways)
 
     async def start(self) -> None:
         """Listen, and look after idle connections."""

@@ -35,6 +35,27 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 _GRACE = "KEEPALIVE_GRACE_SECONDS"
 
 
+def is_reachable(server: InterceptionServer) -> bool:
+    """Whether a sandbox can reach the server, as far as is known."""
+    watched = getattr(server, "watched", None)
+    return watched is None or watched.present is not None
+
+
+class RoleStaticPool(StaticInterceptionPool):
+    """A fixed set of role servers."""
+
+    def __init__(self, config: StaticInterceptionPoolConfig, *options: Any, gateway: GatewayConfig) -> None:
+        super().__init__(config, *options)
+        self.servers = [RoleInterceptionServer(server, *options, gateway=gateway) for server in config.servers]
+
+    @asynccontextmanager
+    async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
+        """A slot for one rollout, on a server that can be reached where there is one."""
+        server = min(self.servers, key=lambda server: (not is_reachable(server), server.load))
+        async with server.acquire(session) as slot:
+            yield slot
+
+
 class RoleElasticPool(ElasticInterceptionPool):
     """Role servers on demand, `multiplex` rollouts on each."""
 
@@ -44,7 +65,7 @@ class RoleElasticPool(ElasticInterceptionPool):
 
     async def _server(self) -> InterceptionServer:
         for server in self.servers:
-            if server.load < self.config.multiplex:
+            if server.load < self.config.multiplex and is_reachable(server):
                 return server
         config = InterceptionServerConfig(tunnel=PrimeTunnelConfig())
         grown = RoleInterceptionServer(config, self.requires_tunnel, self.state_service_secrets, gateway=self._gateway)
@@ -70,9 +91,7 @@ def role_interception(
     if isinstance(config, InterceptionServerConfig):
         return RoleInterceptionServer(config, *options, gateway=gateway)
     if isinstance(config, StaticInterceptionPoolConfig):
-        pool = StaticInterceptionPool(config, *options)
-        pool.servers = [RoleInterceptionServer(server, *options, gateway=gateway) for server in config.servers]
-        return pool
+        return RoleStaticPool(config, *options, gateway=gateway)
     assert isinstance(config, ElasticInterceptionPoolConfig)
     return RoleElasticPool(config, *options, gateway=gateway)
 
