@@ -30,6 +30,7 @@ _ISOLATION = (
     *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"),
     *("--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"),
 )
+_NO_NESTED_USERS = "--disable-userns"
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def require_bubblewrap() -> Bubblewrap:
     if program is None:
         raise SandboxError(f"the local sandbox needs bubblewrap, but bwrap is not on PATH: {_ALTERNATIVES}")
     # bubblewrap before 0.8 and some containers cannot forbid nested user namespaces; the sandbox holds without it.
-    for new_users in (("--unshare-user", "--disable-userns"), ("--unshare-user",)):
+    for new_users in (("--unshare-user", _NO_NESTED_USERS), ("--unshare-user",)):
         bubblewrap = Bubblewrap(program, new_users)
         if (problem := _probe(bubblewrap, None, ["true"])) is None:
             return bubblewrap
