@@ -13,7 +13,7 @@ import pytest
 from opencode_env.replay import Replay
 from opencode_env.scripted_model import Cassette, Reply, ScriptedModel, ScriptPolicy
 from opencode_runs.turns.cli import main
-from opencode_runs.turns.replay import Replays, replays_text
+from opencode_runs.turns.replay.saved import Replays, replays_text
 
 from tests.support.replies import bash, call
 from tests.support.rows import write_rows

@@ -46,7 +46,7 @@ WORTHWHILE = 32e6
 RESAMPLES, CREDIBLE = 2000, 0.95
 """Of the interval of a comparison."""
 SLACK = 1e-9
-"""A difference of mean rewards that is none."""
+"""Mean rewards that differ by less are equal."""
 
 
 @dataclass

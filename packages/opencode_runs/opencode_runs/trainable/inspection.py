@@ -98,7 +98,7 @@ class Inspection:
         traces = [trace for group in groups for trace in group.traces]
         found = [(flaw, f"{_place(trace)}: {text}") for trace in traces for flaw, text in trace.findings.items()]
         found += [flaw for group, own in zip(groups, figures, strict=True) for flaw in group.flaws(own)]
-        # A last line that is still being written is no damage.
+        # A last line that is still being written does not count.
         damaged = [run for run in runs if run.unreadable > run.truncated_end]
         found += [(Flaw.UNREADABLE, f'"{run.path}": {"; ".join(run.complaints)}') for run in damaged]
         found += [(Flaw.REPEATED, f'"{run.path}": {run.repeated:,} episodes') for run in runs if run.repeated]

@@ -139,25 +139,25 @@ def _tree(options: argparse.Namespace) -> None:
 
 
 def _replay(options: argparse.Namespace) -> None:
-    replay = _replays()
-    answer = replay.replay_all(options.run, options.task, options.trace, options.opencode, options.pin)
-    print_answer(answer, replay.replays_text(answer), as_json=options.json)
+    saved = _saved()
+    answer = saved.replay_all(options.run, options.task, options.trace, options.opencode, options.pin)
+    print_answer(answer, saved.replays_text(answer), as_json=options.json)
     if not answer.same:
         raise NothingUsableError("not every rollout was played and the same")
 
 
 def _cassette(options: argparse.Namespace) -> None:
     check_output(options.output, force=options.force)
-    _replays().one_cassette(options.run, options.task, options.trace).save(options.output)
+    _saved().one_cassette(options.run, options.task, options.trace).save(options.output)
 
 
-def _replays() -> Any:
+def _saved() -> Any:
     # It plays through the environment, which imports verifiers: seconds that the other commands save.
     try:
-        from opencode_runs.turns import replay
+        from opencode_runs.turns.replay import saved
     except ModuleNotFoundError as error:
         raise BadInputError(f"replays run the environment ({error}): install opencode-runs[replay]") from None
-    return replay
+    return saved
 
 
 _COMMANDS = {"list": _list, "choose": _choose, "tree": _tree, "replay": _replay, "cassette": _cassette}

@@ -1,4 +1,4 @@
-"""Saved rollouts as cassettes, played again by `opencode_env.replay` (the extra `replay`, as it needs opencode-env)."""
+"""Saved rollouts as cassettes, and their replay; what plays them is `opencode_env.replay`."""
 
 import asyncio
 import json
