@@ -104,7 +104,7 @@ class EnvironmentWorld(World):
         """
         try:
             wanted = next(iter(inspect.signature(self.parse_action).parameters), "")
-            # What is no text, where only that is parsed, is one for `step_environment` already.
+            # Where only a text is parsed, any other action is one for `step_environment` already.
             parsed = self.parse_action(action) if isinstance(action, str) or wanted != _TEXT_ACTION else action
         except (ValueError, TypeError, LookupError) as error:
             raise InvalidAction(f"{action!r} is not an action here: {error}") from error
