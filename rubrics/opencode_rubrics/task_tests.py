@@ -58,8 +58,11 @@ class _Place:
 async def carry_artifacts(paths: Sequence[str], origin: tuple[vf.Runtime, str], target: tuple[vf.Runtime, str]) -> None:
     """Put what is at `paths` and below /logs/artifacts in one sandbox at the same paths of another.
 
-    A path that is missing is removed in the other, too. A sandbox is named with its work directory. What the agent left
-    may be an `ArtifactProblem`; that the other sandbox could not take them is a `ScoringError`.
+    A path that is missing is removed in the other, too. A sandbox is named with its work directory.
+
+    Raises:
+        ArtifactProblem: what the agent left is too large, leads outside, or cannot be read.
+        ScoringError: the other sandbox could not take them.
     """
     wanted = [Artifact(source=path, required=False) for path in paths]
     place: Any = _Place(*origin)

@@ -73,8 +73,8 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
 
     @vf.reward
     async def verify(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """Passed ÷ total of the task's verify commands, or the reward file's number; a `ScoringError` if one runs agent
-        code, which cannot be kept apart from it in this sandbox, a `TaskError` if there are none."""
+        """Passed ÷ total of the task's verify commands, or the reward file's number. A `ScoringError` if a command runs
+        agent code, which cannot be kept apart in this sandbox; a `TaskError` if the task has no verify commands."""
         plan = _plan(task)
         workdir = self.directory(trace)
         exposed = task.agent_user in (None, "root", "0")

@@ -61,19 +61,19 @@ async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir:
         if run.recorded and run.states.get(EXIT_TEST) == PASSED:
             await _hold_against_gold(scoring, problem, workdir, run)
         return Grade(run, patch)
-    notes = []
     gold = await gold_run(scoring, problem, workdir, record=True)
-    if gold.problem and runs_pytest(problem):
-        notes.append("pytest of this task takes no plugin of ours, so its log alone counts")
+    log_alone = bool(gold.problem) and runs_pytest(problem)
+    if log_alone:
         gold = await gold_run(scoring, problem, workdir, record=False)
     if gold.problem:
         what = "with its gold patch" if problem.gold_patch else "without any change"
         said = f"{gold.problem}: {gold.log[-500:]}"
         raise ScoringError(f"the suite is broken in an untouched sandbox too, {what}: {said}")
-    if notes:
+    if log_alone:
         async with untouched_box(scoring, problem) as another:
             run, patch = await _attempt(another, problem, workdir, change, record=False)
     blamed = f"{run.problem}, while an untouched sandbox gives evidence, so nothing is solved" if run.problem else ""
+    notes = ["pytest of this task takes no plugin of ours, so its log alone counts"] if log_alone else []
     return Grade(run, patch, blamed, notes)
 
 

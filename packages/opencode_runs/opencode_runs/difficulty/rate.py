@@ -34,6 +34,7 @@ class Tally:
     task_id: str | None = None
     task_name: str | None = None
     task_prompt: str | None = None
+    """The beginning of the prompt."""
     attempts: int = 0
     passes: int = 0
     errors: int = 0
