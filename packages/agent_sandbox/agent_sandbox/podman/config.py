@@ -7,7 +7,9 @@ if AFTER_0_4_0:
 
     from pydantic import model_validator
     from verifiers.v1.configs.runtime import CustomRuntimeConfig, NetworkPolicyConfig
-    from verifiers.v1.runtimes import CustomRuntimeInfo as PodmanRuntimeInfo
+    from verifiers.v1.runtimes import CustomRuntimeInfo
+
+    PodmanRuntimeInfo = CustomRuntimeInfo
 
     class PodmanConfig(CustomRuntimeConfig, NetworkPolicyConfig):
         """A podman container on this machine."""
