@@ -164,7 +164,9 @@ class Rating:
             source = self.sources.setdefault(Source(episode.env, model), SourceRating())
             if made is not None:
                 source.note(made)
-            tally = source.tasks.setdefault(episode.task, Tally(episode.task_id, episode.task_name, episode.prompt))
+            tally = source.tasks.get(episode.task)
+            if tally is None:
+                tally = source.tasks[episode.task] = Tally(episode.task_id, episode.task_name, episode.prompt)
             tally.add(found, self.threshold)
             if isinstance(found, Failure):
                 source.causes[found.cause] += 1

@@ -10,13 +10,13 @@ import itertools
 import json
 from collections import Counter
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from isal import isal_zlib
 
 from opencode_runs.report.cleaning import CAPS, as_json, cut_masked, fitting_cap, lengths
-from opencode_runs.report.listing import Rollout
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.record import ShownCall, ShownEpisode, ShownTrace
 from opencode_runs.traces.record import parse_line
@@ -56,10 +56,21 @@ class Room:
         self.ratio += (ratio - self.ratio) / 8
 
 
+class Place(NamedTuple):
+    """What a packer needs of a rollout, which may be in another process: where its line stands, and what is known."""
+
+    file: Path
+    start: int
+    size: int
+    ids: list[str]
+    """Of its tries."""
+    figures: list[TraceFigures]
+
+
 class Batch(NamedTuple):
     """Rollouts to pack, and what is left for them and all that follow."""
 
-    rollouts: list[Rollout]
+    places: list[Place]
     room: Room
 
 
@@ -97,14 +108,14 @@ class Packer:
     def write(self, batch: Batch) -> list[Written]:
         """Read the rollouts of a batch again, and pack each with its share of the room, as its line is of all lines."""
         room, found = replace(batch.room), []
-        for rollout in batch.rollouts:
+        for place in batch.places:
             written = Written()
             found.append(written)
-            if (value := _read(rollout)) is not None:
+            if (value := _read(place)) is not None:
                 written.shared = self._share_prompts(value)
-                _pack(value, room, room.free * rollout.size / room.lines, written)
+                _pack(value, room, room.free * place.size / room.lines, written)
                 room.free -= len(written.rollout.text) if written.rollout else 0
-            room.lines -= rollout.size
+            room.lines -= place.size
         return found
 
     def _share_prompts(self, value: dict[str, Any]) -> dict[str, Packed]:
@@ -152,15 +163,15 @@ def _pack(value: Any, room: Room, share: float, written: Written) -> None:
         cap = min(shorter, fitting_cap(found, ratio * share))
 
 
-def _read(rollout: Rollout) -> dict[str, Any] | None:
+def _read(place: Place) -> dict[str, Any] | None:
     """The rollout as the page opens it; None if its line is another one by now."""
     try:
-        with rollout.run.file.path.open("rb") as file:
-            file.seek(rollout.start)
-            episode = parse_line(file.read(rollout.size), ShownEpisode)
-        if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset([row.id for row in rollout.rows]):
+        with place.file.open("rb") as file:
+            file.seek(place.start)
+            episode = parse_line(file.read(place.size), ShownEpisode)
+        if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset(place.ids):
             return None
-        return _details(episode, rollout.figures)
+        return _details(episode, place.figures)
     except (OSError, ValueError):
         return None
 

@@ -13,6 +13,7 @@ FOOT = b"</script></body></html>\n"
 """What stands behind the rollouts."""
 
 
+@cache
 def _file(name: str) -> str:
     return (files("opencode_runs.report") / "page" / name).read_text(encoding="utf-8")
 

@@ -22,7 +22,7 @@ from opencode_runs.difficulty.thresholds import Band, Thresholds
 from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.listing import Chunk, Lister, Listing, Rollout, Row, by_interest, list_run
 from opencode_runs.report.masking import RULES, Masker
-from opencode_runs.report.packing import Batch, Packed, Packer, Room, Written, pack
+from opencode_runs.report.packing import Batch, Packed, Packer, Place, Room, Written, pack
 from opencode_runs.report.places import Run
 from opencode_runs.report.template import FOOT, head
 from opencode_runs.report.workers import Workers, processors
@@ -168,7 +168,11 @@ def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout], workers
 
     def batch(number: int) -> Batch:
         # What is under way takes its share of the room and of the lines.
-        return Batch(batches[number], rooms[_settled(number)])
+        places = [
+            Place(one.run.file.path, one.start, one.size, [row.id for row in one.rows], one.figures)
+            for one in batches[number]
+        ]
+        return Batch(places, rooms[_settled(number)])
 
     with Progress("writing rollouts", len(rollouts), "rollouts") as progress:
         for one, found in zip(batches, workers.results(len(batches), batch, _settled), strict=False):

@@ -85,7 +85,8 @@ def _of_nodes(
 
 
 def _reward_flaws(trace: TokenTrace) -> Iterator[Found]:
-    if not trace.scores:
+    scores = trace.scores
+    if not scores:
         yield Flaw.NO_REWARD, f'seat "{trace.seat}"'
         return
     wrong = [
@@ -94,7 +95,7 @@ def _reward_flaws(trace: TokenTrace) -> Iterator[Found]:
     if wrong:
         # Of several rewards, one that was not computed counts as 0 in the sum.
         yield Flaw.REWARD_VALUES, ", ".join(wrong)
-    elif not _finite(sum(trace.scores)):
+    elif not _finite(sum(scores)):
         yield Flaw.REWARD_VALUES, f"the sum of {', '.join(trace.rewards)}"
 
 

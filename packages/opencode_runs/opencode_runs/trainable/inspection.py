@@ -120,8 +120,9 @@ def _trace(
         broken = str(error)
     unused = episode.unused_because(trace)
     findings: dict[Flaw, str] = {}
-    if trace.scores and not trace.ok:
-        findings[Flaw.ERROR_REWARD] = f"reward {sum(trace.scores):g}"
+    scores = trace.scores
+    if scores and not trace.ok:
+        findings[Flaw.ERROR_REWARD] = f"reward {sum(scores):g}"
     if trace.trainable and (contradiction := standing_flaw(episode, trace, file.settings)):
         findings[Flaw.STANDING] = contradiction
     if trace.trainable and trace.wrong_types:
@@ -166,7 +167,8 @@ def _logprobs(trace: TokenTrace) -> int | None:
 
 def _reward(trace: TokenTrace) -> float | None:
     """JSON has no NaN; the finding says what the reward was."""
-    return sum(trace.scores) if trace.scores and math.isfinite(sum(trace.scores)) else None
+    scores = trace.scores
+    return sum(scores) if scores and math.isfinite(sum(scores)) else None
 
 
 def _place(trace: TraceFigures) -> str:
