@@ -230,7 +230,7 @@ class OpenCodeSession(HarnessSession):
             return args
         # The agent that speaks in the session, whatever the store says.
         agent = str(self.harness.config.opencode_config.get("default_agent") or "build")
-        return ["--session", session, "--agent", agent, *([] if self._written else args)]  # a kept turn has its own
+        return ["--session", session, "--agent", agent, *args]
 
     @property
     def _session_id(self) -> str | None:
