@@ -28,6 +28,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
 from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from agent_sandbox.podman import PodmanConfig, provision_podman
 from mathverdict.finals import finals_of_file, reference_value
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
@@ -35,7 +36,6 @@ from opencode_rubrics.math.worker_pool import WorkerPool, usable_cores
 
 from benchmarks._containers import containers
 from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
-from tests.support.places import podman_box
 from tests.support.podman import base_image
 
 GOALS = {"host_throughput": 0.9, "loop_lag": 1.0, "hang_cost": 1.0, "neighbours": 1.0}
@@ -214,7 +214,8 @@ async def sandboxes(scores: int, image: str | None) -> dict[str, object]:
         if shutil.which("bwrap"):
             found["bubblewrap"] = await in_sandbox(lambda: confined(rubric), rubric, scores)
         if image is not None:
-            found["podman_root_agent"] = await in_sandbox(lambda: podman_box(image), rubric, scores)
+            config = PodmanConfig(image=image)
+            found["podman_root_agent"] = await in_sandbox(lambda: provision_podman(config), rubric, scores)
     finally:
         await rubric.teardown()
     return found

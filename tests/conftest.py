@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 
 from tests.support.browser import Browser, chromium
-from tests.support.lent_containers import remove_idle
+from tests.support.lent_containers import lending
 from tests.support.light_opencode import light_opencode_in_place
 from tests.support.other_python import python_with
 from tests.support.podman import Unavailable, base_image, containers_conf
@@ -134,7 +134,7 @@ def podman_image(sandboxes: None) -> Iterator[str]:
 
     Skips where podman or debootstrap is missing, except in CI (`CI` set), where that is a failure.
     """
-    with containers_conf():
+    with containers_conf(), lending():
         try:
             image = base_image()
         except Unavailable as error:
@@ -142,7 +142,6 @@ def podman_image(sandboxes: None) -> Iterator[str]:
                 pytest.fail(f"the container tests must run in CI: {error}")
             pytest.skip(f"no containers here: {error}")
         yield image
-        remove_idle()
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import pytest
 from agent_sandbox.podman import PodmanBackend
 from agent_sandbox.podman.container import Container, ContainerOptions
 
@@ -115,7 +117,19 @@ def _registered(name: str) -> Path:
     return Path(os.environ["LENT_CONTAINERS"], name)
 
 
-def remove_idle() -> None:
+@contextlib.contextmanager
+def lending() -> Iterator[None]:
+    """Lend containers while the body runs, and remove them after it."""
+    with tempfile.TemporaryDirectory(prefix="lent-containers-") as directory, pytest.MonkeyPatch.context() as patch:
+        if podman := shutil.which("podman"):
+            patch.setenv("REAL_PODMAN", podman)
+            patch.setenv("LENT_CONTAINERS", directory)
+            patch.setenv("PATH", str(Path(__file__).with_name("lent_podman")), prepend=os.pathsep)
+        yield
+        _remove_idle()
+
+
+def _remove_idle() -> None:
     """Remove the containers that nobody uses."""
     idle = [one for same in _idle.values() for one in same]
     images = {options.image for options in _idle}

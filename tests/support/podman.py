@@ -45,10 +45,6 @@ def containers_conf() -> Iterator[None]:
         path = Path(directory, "containers.conf")
         path.write_text("\n".join(lines) + "\n")
         patch.setenv("CONTAINERS_CONF", str(path))
-        if podman := shutil.which("podman"):
-            patch.setenv("REAL_PODMAN", podman)
-            patch.setenv("LENT_CONTAINERS", directory)
-            patch.setenv("PATH", str(Path(__file__).with_name("lent_podman")), prepend=os.pathsep)
         yield
 
 
