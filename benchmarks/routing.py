@@ -1,10 +1,10 @@
 """What routing by role costs: our interception server ÷ verifiers' own, same calls, one run.
 
-Latency: streamed calls with a request of OpenCode's size go, in turn, straight to an instant model, through verifiers'
-server and through ours as `main` and as `sub`; each of the three, the model and this client are a process. A call's
-added latency is its time minus the median time straight to the model. First one rollout at a time, then 64 at once, on
-one server after the other in an order that changes from block to block: were they served at the same time, the server
-that has more to do would be measured while the others are done already.
+Latency: streamed calls with a request of OpenCode's size go, in shuffled order, straight to an instant model, through
+verifiers' server and through ours as `main` and as `sub`; each of the three, the model and this client are a process. A
+call's added latency is its time minus the median time straight to the model. First one rollout at a time, then 64 at
+once, on one server after the other in an order that changes from block to block: were they served at the same time, the
+server that has more to do would be measured while the others are done already.
 
 There the median of a call tells less of its cost than of the order in which a server serves them (verifiers' has many
 short ones and some very long ones), so the time until all of them are over is compared, too.

@@ -125,8 +125,10 @@ def lending() -> Iterator[None]:
             patch.setenv("REAL_PODMAN", podman)
             patch.setenv("LENT_CONTAINERS", directory)
             patch.setenv("PATH", str(Path(__file__).with_name("lent_podman")), prepend=os.pathsep)
-        yield
-        _remove_idle()
+        try:
+            yield
+        finally:
+            _remove_idle()
 
 
 def _remove_idle() -> None:

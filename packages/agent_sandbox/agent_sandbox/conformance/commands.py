@@ -82,9 +82,11 @@ async def output_without_end(subject: Subject) -> None:
 async def output_kept_open(subject: Subject) -> None:
     seconds = unused_seconds()
     async with subject.box() as box:
-        result = await shell(box, f"sleep {seconds} & echo started")
+        # The shell forks first; only then does the copy become the program.
+        is_program = f"""[ "$(tr '\\0' ' ' </proc/$!/cmdline)" = "sleep {seconds} " ]"""
+        result = await shell(box, f"sleep {seconds} & until {is_program}; do :; done; echo started")
         require(result.stdout == "started\n", result)
-        await until(partial(runs, box, f"sleep {seconds}"))  # a shell forks before it becomes the program
+        require(await runs(box, f"sleep {seconds}"), "what it left in the background was ended with it")
 
 
 @promise(
