@@ -1,10 +1,13 @@
 """The search server's two tools against a real endpoint and real pages, all on the loopback."""
 
+import asyncio
+import tracemalloc
 from typing import Any
 
 import pytest
-from opencode_search import EndpointDown, Options, Unreadable, open_page, search, text_of
-from opencode_search.pages import is_public
+from opencode_search import Endpoint, EndpointDown, Options, Unreadable, open_page, text_of
+from opencode_search.endpoint import CONTROL
+from opencode_search.pages import MAX_PAGE_BYTES, is_public
 
 from tests.deepdive.fake_web import KEY, FakeWeb, fake_web
 
@@ -17,9 +20,9 @@ def options(fake: FakeWeb, **more: Any) -> Options:
 async def test_results_are_listed_and_bounded_and_the_key_goes_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEARCH_API_KEY", KEY)
     async with fake_web() as fake:
-        found = await search("how many " * 100, 99, options(fake))
+        found = await Endpoint(options(fake)).search("how many " * 100, 99)
         fake.results = []
-        nothing = await search("x", -3, options(fake, key_prefix="Bearer "))
+        nothing = await Endpoint(options(fake, key_prefix="Bearer ")).search("x", -3)
     assert found.startswith(f"1. Wall of stones\n{fake.url}/page\nsss")
     assert len(found) < 1000
     assert nothing == "Nothing was found."
@@ -29,19 +32,52 @@ async def test_results_are_listed_and_bounded_and_the_key_goes_in_its_header(mon
     assert KEY not in found
 
 
-@pytest.mark.parametrize(("status", "tries"), [(401, 1), (503, 3)])
-async def test_an_endpoint_that_does_not_work_is_no_answer(
-    status: int, tries: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("status", "asked"), [(401, 2), (503, 6)])
+async def test_an_endpoint_that_does_not_answer_our_query_either_is_down(
+    status: int, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("opencode_search.endpoint.PAUSE", 0.01)
+    monkeypatch.setattr("opencode_search.endpoint.PATIENCE", 30.0 if status == 401 else 0.25)
     async with fake_web() as fake:
         fake.status = status
         with pytest.raises(EndpointDown, match=f"HTTP {status}"):
-            await search("x", 1, options(fake))
-        assert len(fake.asked) == tries
-        fake.status = 400
-        with pytest.raises(ValueError, match="refused this query"):
-            await search("x", 1, options(fake))
+            await Endpoint(options(fake)).search("x", 1)
+        assert {query["q"] for query in fake.asked} == {"x", CONTROL}
+        assert len(fake.asked) == asked if status == 401 else len(fake.asked) >= 4
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 408, 413, 422, 429, 451, 500, 502, 503])
+async def test_a_query_that_alone_is_refused_is_an_answer(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opencode_search.endpoint.PAUSE", 0.01)
+    async with fake_web() as fake:
+        fake.status, fake.refused, endpoint = status, "union select", Endpoint(options(fake))
+        with pytest.raises(ValueError, match=f"refused this query .HTTP {status}"):
+            await endpoint.search("1 union select 2", 1)
+        assert await endpoint.search("x", 1)
+
+
+async def test_a_flood_is_told_to_wait_and_brings_nothing_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opencode_search.endpoint.PAUSE", 0.01)
+    async with fake_web() as fake:
+        fake.allowed, fake.busy = 3, 5
+        endpoint = Endpoint(options(fake, per_minute=20))
+        found = await asyncio.gather(*(endpoint.search("x", 1) for _ in range(30)), return_exceptions=True)
+    told = {str(one) for one in found if isinstance(one, Exception)}
+    assert told == {"more than 20 searches in a minute; go on with what was found"}
+    assert sum(isinstance(one, str) for one in found) == 20
+
+
+async def test_a_packed_page_takes_no_more_memory_than_a_plain_one() -> None:
+    async with fake_web() as fake:
+        tracemalloc.start()
+        try:
+            assert "no text" in await open_page(f"{fake.url}/packed", 0, options(fake))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        with pytest.raises(Unreadable, match="packed by 'gzip, gzip'"):
+            await open_page(f"{fake.url}/packed?twice=1", 0, options(fake))
+    assert peak < 100 * MAX_PAGE_BYTES  # a body, its text and the list of its pieces
 
 
 async def test_a_page_is_read_as_text_in_parts() -> None:
@@ -89,3 +125,10 @@ def test_public_addresses_are_told_from_others() -> None:
 
 def test_what_is_not_shown_is_not_read() -> None:
     assert text_of("<style>x</style>a<br>b <b>c</b><noscript>d</noscript><p>e") == "a\nb c\ne"
+
+
+def test_tags_without_an_end_and_strange_ones_are_read_as_a_browser_does() -> None:
+    assert text_of("1 < 2 <p title='x>y'>b<a href=it's>c</a><!-- d > e -->f<svg/>g&#99999999999;&lt;<a href='") == (
+        "1 < 2\nbcfg\ufffd<"
+    )
+    assert text_of("a<script>'</scripts>'</SCRIPT >b<!-- c") == "ab"

@@ -2,8 +2,11 @@
 
 import asyncio
 import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
+import uvicorn
 from opencode_openenv import OpenCodeEnv
 from opencode_openenv.guard import GuardedApplication, Message, Receive, Send, refusal
 from opencode_openenv.serving import settings_of
@@ -11,6 +14,7 @@ from opencode_openenv.settings import ServerConfig
 from opencode_openenv.tbench2.client import Tbench2Env
 
 from tests.support.user_home import closed_port
+from tests.support.waiting import until
 
 SCOPE = {"type": "websocket", "path": "/ws", "headers": [(b"host", b"127.0.0.1:8000")]}
 
@@ -20,6 +24,7 @@ SCOPE = {"type": "websocket", "path": "/ws", "headers": [(b"host", b"127.0.0.1:8
     [
         *((host, True) for host in ("127.0.0.1:8000", "localhost:8000", "LocalHost", "[::1]:8000", "10.0.0.7")),
         *((host, False) for host in ("rebound.example:8000", "localhost.example", "127.0.0.1.example:80", "", "a:b:c")),
+        *((host, False) for host in ("[::1%25evil.example]:8000", "[::1%evil.example]", "fe80::1%evil.example")),
     ],
 )
 def test_without_a_token_the_server_answers_to_no_name_that_a_page_could_have(host: str, served: bool) -> None:
@@ -92,6 +97,94 @@ async def test_a_caller_that_sends_more_than_is_taken_is_cut_off(sizes: tuple[in
     assert ended.is_set()
     assert sum(taken[:-1]) <= 1000
     assert len(taken) <= 33
+
+
+@asynccontextmanager
+async def listening(application: GuardedApplication) -> AsyncIterator[int]:
+    """The port of a server of this process."""
+    server = uvicorn.Server(settings_of(application, ServerConfig(port=0)))
+    serving = asyncio.create_task(server.serve())
+    try:
+        await until(lambda: server.started)
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = server.force_exit = True
+        await serving
+
+
+async def says_yes(scope: Message, receive: Receive, send: Send) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
+    await send({"type": "http.response.body", "body": b"yes"})
+
+
+HEAD = b"POST /reset HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+async def test_of_heads_that_do_not_end_only_so_many_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opencode_openenv.serving.MAX_WAITING", 16)
+    async with listening(GuardedApplication(says_yes, "a-long-token", 1000)) as port:
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
+        for _, writer in opened:
+            writer.write(HEAD)
+        late = [await asyncio.open_connection("127.0.0.1", port) for _ in range(32)]
+        for reader, _ in opened:
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 60) == b""
+        reader, writer = late[-1]
+        writer.write(HEAD + b"Content-Length: 0\r\nAuthorization: Bearer a-long-token\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readuntil(b"yes"), 60)).startswith(b"HTTP/1.1 200")
+        for _, writer in (*opened, *late):
+            writer.close()
+
+
+async def test_a_head_that_does_not_end_is_cut_in_time_also_behind_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opencode_openenv.serving.HEAD_SECONDS", 0.3)
+    async with listening(GuardedApplication(says_yes, None, 1000)) as port:
+        for begun in (b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(begun)
+            if begun:
+                await asyncio.wait_for(reader.readuntil(b"yes"), 60)
+            writer.write(HEAD)
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 60) == b""
+            writer.close()
+
+
+async def test_a_body_is_refused_by_the_length_that_its_head_says() -> None:
+    async with listening(GuardedApplication(says_yes, None, 1000)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HEAD + b"Content-Length: 10000000000\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readline(), 60)).split()[1] == b"413"
+        writer.close()
+
+
+async def test_all_connections_together_hold_no_more_than_a_few_may() -> None:
+    held, taken = asyncio.Event(), 0
+
+    async def holds(scope: Message, receive: Receive, send: Send) -> None:
+        await held.wait()
+
+    def caller() -> Receive:
+        sizes = iter([900])
+
+        async def receive() -> Message:
+            nonlocal taken
+            if (size := next(sizes, None)) is None:
+                await asyncio.Event().wait()
+            taken += 1
+            return {"type": "websocket.receive", "text": "x" * (size or 0)}
+
+        return receive
+
+    application = GuardedApplication(holds, None, 1000)
+    calls = [asyncio.create_task(application(SCOPE, caller(), no_send)) for _ in range(20)]
+    await until(lambda: taken == 20)
+    await until(lambda: sum(call.done() for call in calls) == 16)
+    held.set()
+    await asyncio.wait_for(asyncio.gather(*calls), 60)
 
 
 async def test_nothing_is_sent_to_a_caller_that_is_gone_and_that_is_no_error() -> None:

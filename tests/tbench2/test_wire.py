@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,6 +69,15 @@ def test_a_task_is_solved_over_the_wire(server: str) -> None:
             client.step(Tbench2Action(action_type=ActionType.VIEW, session_id="none"))
         scored = client.step(Tbench2Action(action_type=ActionType.EVALUATE))
         assert (scored.reward, scored.done, scored.observation.info["tests_passed"]) == (1.0, True, True)
+
+
+def test_wrong_use_over_http_is_told_to_the_caller(server: str) -> None:
+    for body, why in ((b"{}", "reset needs a task_id"), (b'{"task_id": "none-such"}', "there is no task")):
+        asked = urllib.request.Request(f"{server}/reset", body, {"Content-Type": "application/json"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(asked, timeout=60)
+        assert refused.value.code == 422
+        assert why in refused.value.read().decode()
 
 
 def test_the_generic_client_and_clients_that_say_goodbye(tmp_path: Path) -> None:

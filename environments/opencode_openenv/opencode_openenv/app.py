@@ -23,7 +23,7 @@ from opencode_openenv.engine import Engine
 from opencode_openenv.guard import Application, GuardedApplication
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.service import RolloutService
-from opencode_openenv.serving import ServerApplication, required_token, serve_application
+from opencode_openenv.serving import ServerApplication, naming_wrong_use, required_token, serve_application
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
 
@@ -128,7 +128,7 @@ def application_of(service: RolloutService, config: ServerConfig) -> Application
     # OpenEnv 0.4.1 reads fields by the names that they had before MCP's SDK 2.
     warnings.filterwarnings("ignore", message="Accessing `.*` is deprecated; MCP SDK v2 renamed")
     # Not `create_app`: it adds pages where ENABLE_WEB_INTERFACE says so, and pages are not served here.
-    application: Application = create_fastapi_app(
+    application = create_fastapi_app(
         functools.partial(OpenCodeEnvironment, service),
         CallToolAction,
         CallToolObservation,
@@ -137,7 +137,7 @@ def application_of(service: RolloutService, config: ServerConfig) -> Application
         # Sessions that OpenEnv 0.10's clients make over HTTP end with nothing but a message.
         concurrency_config=ConcurrencyConfig(max_concurrent_envs=1024, session_timeout=config.idle_session_s),
     )
-    return application
+    return naming_wrong_use(application)
 
 
 async def serve(config: ServerConfig) -> None:

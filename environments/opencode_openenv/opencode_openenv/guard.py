@@ -22,6 +22,7 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 _GOODBYE_SECONDS = 1.0
 """How long an application whose caller is gone may take to end by itself."""
 _POLICY_VIOLATION = 1008
+ALL = 4
 
 
 def refusal(scope: Message, token: str | None) -> str:
@@ -43,6 +44,8 @@ def refusal(scope: Message, token: str | None) -> str:
 def _is_address(host: str) -> bool:
     """Whether a Host header is not a name that somebody else could make lead here."""
     name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
+    if "%" in name:  # behind a zone's sign may stand anything
+        return False
     try:
         return name.lower() == "localhost" or bool(ipaddress.ip_address(name.strip("[]")))
     except ValueError:
@@ -68,6 +71,7 @@ class GuardedApplication:
         application: OpenEnv's.
         token: what callers must send; None = nothing.
         max_bytes: the most that one connection may hold here: a request's body, or messages that wait their turn.
+            All together may hold `ALL` times as much.
     """
 
     def __init__(self, application: Application, token: str | None, max_bytes: int) -> None:
@@ -80,14 +84,20 @@ class GuardedApplication:
         if scope["type"] not in ("http", "websocket"):
             await self._application(scope, receive, send)
         elif why := refusal(scope, self._token):
-            await _refuse(scope, receive, send, why)
+            await _refuse(scope, receive, send, 403 if "browser" in why else 401, why)
+        elif _declared(scope) > self._max_bytes:
+            await _refuse(scope, receive, send, 413, f"a body has at most {self._max_bytes} bytes here")
         else:
-            connection = Connection(receive, self._max_bytes)
+            connection = Connection(receive, self._has_room)
             self._open.add(connection)
             try:
                 await connection.serve(self._application, scope, send)
             finally:
                 self._open.discard(connection)
+
+    def _has_room(self, connection: "Connection") -> bool:
+        held = sum(one.held for one in self._open)
+        return connection.held <= self._max_bytes and held <= ALL * self._max_bytes
 
     async def answered(self, seconds: float) -> None:
         """Wait until every open connection waits for its caller, for so many seconds at most."""
@@ -101,10 +111,11 @@ class GuardedApplication:
 class Connection:
     """One connection: what its caller sends is read ahead, so that their end is seen while the application works."""
 
-    def __init__(self, receive: Receive, max_bytes: int) -> None:
+    def __init__(self, receive: Receive, has_room: Callable[["Connection"], bool]) -> None:
         self._receive = receive
-        self._max_bytes = max_bytes
-        self._bytes = 0
+        self._has_room = has_room
+        self.held = 0
+        """Bytes of a body, or of messages that wait."""
         self._ahead: asyncio.Queue[Message] = asyncio.Queue()
         self._gone = False
         """Whether nobody reads any more what the application sends."""
@@ -146,7 +157,7 @@ class Connection:
         finally:
             self.idle.clear()
         if message["type"] == "websocket.receive":
-            self._bytes -= _size(message)
+            self.held -= _size(message)
         return message
 
     async def _read_ahead(self) -> None:
@@ -155,8 +166,8 @@ class Connection:
             message = await self._receive()
             gone = message["type"] in ("http.disconnect", "websocket.disconnect")
             self._gone = self._gone or gone
-            self._bytes += _size(message)
-            if not gone and (self._bytes > self._max_bytes or self._ahead.qsize() >= 32):
+            self.held += _size(message)
+            if not gone and (not self._has_room(self) or self._ahead.qsize() >= 32):
                 kind = message["type"].partition(".")[0]
                 message, gone = {"type": f"{kind}.disconnect", "code": _POLICY_VIOLATION}, True
             self._ahead.put_nowait(message)
@@ -169,13 +180,18 @@ def _size(message: Message) -> int:
     return sum(len(message.get(name) or b"") for name in ("body", "bytes", "text"))
 
 
-async def _refuse(scope: Message, receive: Receive, send: Send, why: str) -> None:
+def _declared(scope: Message) -> int:
+    """Bytes that a request's body will have, as its head says."""
+    lengths = [value for name, value in scope.get("headers", ()) if name.lower() == b"content-length"]
+    return max((int(value[:20]) for value in lengths if value.isdigit()), default=0)
+
+
+async def _refuse(scope: Message, receive: Receive, send: Send, status: int, why: str) -> None:
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": why})
         return
     body = json.dumps({"detail": why}).encode()
-    status = 403 if "browser" in why else 401
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

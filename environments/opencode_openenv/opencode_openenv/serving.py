@@ -5,6 +5,7 @@ cannot be known who reaches that address.
 """
 
 import asyncio
+import itertools
 import logging
 import signal
 import socket
@@ -14,6 +15,9 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from verifiers.v1.errors import RolloutError
 
 from opencode_openenv.guard import Application, GuardedApplication, Message, Receive, Send
@@ -24,7 +28,58 @@ _ANSWER_SECONDS = 3.0
 _SILENT_SECONDS = 3600.0
 """How long a caller may not answer to a ping: a trainer that steps between its rollouts does nothing else meanwhile. A
 connection that breaks is seen at once, except where the network or the machine behind it is gone."""
+HEAD_SECONDS = 20.0
+"""From a connection, or the end of an answer, to the end of the next request's head."""
+MAX_WAITING = 256
+"""Connections whose request's head is still to come; of more, the one that waits longest is cut."""
 Stop = Callable[[], Awaitable[None]]
+
+
+class Connected(H11Protocol):
+    """A connection, which is cut when it takes long for the head of a request, or when many others wait for theirs: it
+    costs a descriptor before anybody has shown a token. Who is served keeps its connection."""
+
+    _heads: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._look()
+        waiting = (one for one in self.connections if isinstance(one, Connected) and one._heads is not None)
+        if len(late := list(itertools.islice(waiting, MAX_WAITING + 1))) > MAX_WAITING:
+            min(late, key=lambda one: one._heads.when() if one._heads is not None else 0.0)._cut()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def handle_websocket_upgrade(self, event: object) -> None:
+        self._stop()
+        super().handle_websocket_upgrade(event)  # type: ignore[arg-type]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            self._stop()
+        elif self.cycle is not None and not self.cycle.response_complete:
+            self._stop()
+        elif self._heads is None:
+            self._heads = self.loop.call_later(HEAD_SECONDS, self._cut)
+
+    def _stop(self) -> None:
+        if self._heads is not None:
+            self._heads.cancel()
+            self._heads = None
+
+    def _cut(self) -> None:
+        self._stop()
+        self.transport.abort()
 
 
 class _Server(uvicorn.Server):
@@ -83,11 +138,22 @@ def settings_of(application: Application, config: ListenConfig) -> uvicorn.Confi
         application,
         host=config.host,
         port=config.port,
+        http=Connected,
         log_level="warning",
         ws_max_size=config.max_request_bytes,
         ws_ping_timeout=_SILENT_SECONDS,
         timeout_graceful_shutdown=int(config.shutdown_s),
     )
+
+
+def naming_wrong_use(application: FastAPI) -> Application:
+    """The application, whose `ValueError`s are answers that say what the caller did wrong."""
+
+    async def told(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"detail": str(error)}, 422)
+
+    application.add_exception_handler(ValueError, told)
+    return application
 
 
 class ServerApplication:

@@ -1,6 +1,7 @@
 """`python -m opencode_search`: the server on stdin and stdout; its key is the variable SEARCH_API_KEY."""
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -8,8 +9,11 @@ from dataclasses import fields
 
 from mcp.server.mcpserver import MCPServer
 
-from opencode_search.endpoint import EndpointDown, Options, search
+from opencode_search.endpoint import Endpoint, EndpointDown, Options, place
 from opencode_search.pages import Unreadable, open_page
+
+_PAGES = 4
+"""Pages that are read at once: each holds memory of this machine."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -26,13 +30,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def make_server(options: Options) -> MCPServer:
-    server = MCPServer("search", log_level="ERROR")
+    server, endpoint = MCPServer("search", log_level="ERROR"), Endpoint(options)
+    pages = asyncio.Semaphore(_PAGES)
 
     @server.tool(name="search")
     async def ask(query: str, count: int = 10) -> str:
         """Search the web. Gives up to 10 results: title, address, and a piece of text."""
         try:
-            return await search(query, count, options)
+            return await endpoint.search(query, count)
         except EndpointDown as error:
             print(error, file=sys.stderr, flush=True)  # noqa: T201
             os._exit(1)  # which the environment tells as an error of the rollout
@@ -41,7 +46,8 @@ def make_server(options: Options) -> MCPServer:
     async def read(url: str, start: int = 0) -> str:
         """Read a web page as text. A long one comes in parts: `start` is the character to go on from."""
         try:
-            return await open_page(url, start, options)
+            async with place(pages):
+                return await open_page(url, start, options)
         except Unreadable as error:
             raise ValueError(str(error)) from error
 

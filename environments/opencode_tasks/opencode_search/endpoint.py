@@ -1,12 +1,18 @@
-"""One question to a JSON search endpoint.
+"""Questions to a JSON search endpoint.
 
 Invariant: what the endpoint says comes back bounded, and its key never does. An endpoint that does not work ends the
-server: then the rollout is an error, and not a score of what an agent without search could do.
+server: then the rollout is an error, and not a score of what an agent without search could do. Whether it works, a
+query of ours decides and not the agent's: a query that alone is refused is an answer.
 """
 
 import asyncio
+import json
 import os
-from collections.abc import Mapping
+import time
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,9 +23,18 @@ MAX_QUERY_CHARS = 400
 MAX_RESULTS = 10
 MAX_SNIPPET_CHARS = 600
 MAX_RESPONSE_BYTES = 2 << 20
-_TRIES = 3
-PAUSE = 0.5
+CONTROL = "weather"
+"""Our own query."""
+QUEUED, PATIENCE, _LEAST = 10.0, 35.0, 5.0
+"""Seconds for which a query waits for those before it, for which it is asked again, and that a request has at least:
+altogether fewer than a tool backend has for a call."""
+PAUSE = 1.0
 """Seconds after the first failure; twice as many after each further one."""
+CODINGS = {"Accept-Encoding": "gzip, deflate"}
+_FINAL = ("HTTP 401", "HTTP 402")
+"""What an endpoint says of our key, whatever it is asked."""
+_PASSING = ("HTTP 408", "HTTP 429", *(f"HTTP {status}" for status in range(500, 600)), "ConnectError", "ReadError")
+"""What may be over when the same query is asked again."""
 _TITLES, _LINKS = ("title", "name"), ("link", "url")
 _SNIPPETS = ("snippet", "description", "content", "text")
 
@@ -46,58 +61,117 @@ class Options:
     key_prefix: str = _option("", 'text before the key, "Bearer " for most endpoints')
     timeout: float = _option(15.0, "seconds for one request, and for one page")
     max_page_chars: int = _option(20_000, "characters of a page that one call of `open` returns")
+    per_minute: int = _option(60, "the most searches of one rollout in a minute; a further one is told to wait")
     allow_private: bool = _option(False, "let `open` reach addresses of this machine and its networks")
 
 
-async def search(query: str, count: int, options: Options) -> str:
-    """The results as a numbered list of title, address and snippet.
+@asynccontextmanager
+async def place(places: asyncio.Semaphore) -> AsyncIterator[None]:
+    """One of the places of calls that run at once.
 
     Raises:
-        EndpointDown: it does not work, after three tries.
-        ValueError: it refuses this query.
+        ValueError: there was none in time; the text is for the agent.
     """
-    asked: dict[str, Any] = {
-        options.query_field: query[:MAX_QUERY_CHARS],
-        options.count_field: min(max(count, 1), MAX_RESULTS),
-    }
-    parameters = {"json": asked} if options.method == "POST" else {"params": asked}
-    key = os.environ.get(KEY_VARIABLE, "")
-    headers = {options.key_header: f"{options.key_prefix}{key}"} if key else {}
-    problem = ""
-    async with httpx.AsyncClient(timeout=options.timeout, headers=headers, trust_env=False) as client:
-        for attempt in range(_TRIES):
-            try:
-                async with asyncio.timeout(options.timeout):
-                    status, body = await _asked(client, options, parameters)
-            except (httpx.HTTPError, TimeoutError) as error:
-                problem = type(error).__name__
-            else:
-                if status < 400:
-                    return _listed(body, options.results)
-                problem = f"HTTP {status}"
-                if status in (401, 402, 403):
-                    break
-                if status < 500 and status not in (408, 429):
-                    raise ValueError(f"the search refused this query ({problem})")
-            await asyncio.sleep(PAUSE * 2**attempt)
-    raise EndpointDown(f"the search endpoint does not work: {problem}")
-
-
-async def _asked(client: httpx.AsyncClient, options: Options, parameters: Mapping[str, Any]) -> tuple[int, bytes]:
-    async with client.stream(options.method, options.url, **parameters) as response:
-        body = b""
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > MAX_RESPONSE_BYTES:
-                raise EndpointDown(f"the search endpoint answered with more than {MAX_RESPONSE_BYTES} bytes")
-        return response.status_code, body
-
-
-def _listed(body: bytes, path: str) -> str:
     try:
-        found: Any = httpx.Response(200, content=body).json()
-    except ValueError as error:
-        raise EndpointDown("the search endpoint answered with something else than JSON") from error
+        async with asyncio.timeout(QUEUED):
+            await places.acquire()
+    except TimeoutError:
+        raise ValueError("too many calls at once; ask again when some have ended") from None
+    try:
+        yield
+    finally:
+        places.release()
+
+
+class Endpoint:
+    """The endpoint of one rollout, asked one query at a time."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._turn = asyncio.Semaphore(1)
+        self._begun: deque[float] = deque(maxlen=options.per_minute)
+
+    async def search(self, query: str, count: int = MAX_RESULTS) -> str:
+        """The results as a numbered list of title, address and snippet.
+
+        Raises:
+            EndpointDown: neither this query nor ours was answered, however often both were asked.
+            ValueError: the query is refused, or comes too soon; the text is for the agent.
+        """
+        async with place(self._turn):
+            return await self._decided(query, min(max(count, 1), MAX_RESULTS))
+
+    async def _decided(self, query: str, count: int) -> str:
+        now = time.monotonic()
+        if len(self._begun) == self._begun.maxlen and now - self._begun[0] < 60:
+            raise ValueError(f"more than {self._options.per_minute} searches in a minute; go on with what was found")
+        self._begun.append(now)
+        pause, ours_answered, end = PAUSE, False, now + PATIENCE
+        while True:
+            problem, found = await self._asked(query, count, end)
+            if not problem:
+                return found
+            ours, _ = await self._asked(CONTROL, 1, end)
+            if not ours and (ours_answered or problem not in _PASSING):
+                raise ValueError(f"the search refused this query ({problem})")
+            ours_answered = ours_answered or not ours
+            # A flood must not bring down what works: the endpoint gets a rest before it is asked again.
+            if ours in _FINAL or end - time.monotonic() < pause:
+                break
+            await asyncio.sleep(pause)
+            pause *= 2
+        if ours_answered:
+            raise ValueError(f"the search did not answer this query ({problem})")
+        raise EndpointDown(f"the search endpoint does not work: {problem}; our own query: {ours}")
+
+    async def _asked(self, query: str, count: int, end: float) -> tuple[str, str]:
+        """Why there are no results, or an empty text; and the results."""
+        options, key = self._options, os.environ.get(KEY_VARIABLE, "")
+        seconds = min(options.timeout, max(end - time.monotonic(), _LEAST))
+        asked = {options.query_field: query[:MAX_QUERY_CHARS], options.count_field: count}
+        parameters: Mapping[str, Any] = {"json": asked} if options.method == "POST" else {"params": asked}
+        headers = CODINGS | ({options.key_header: f"{options.key_prefix}{key}"} if key else {})
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                httpx.AsyncClient(timeout=seconds, headers=headers, trust_env=False) as client,
+                client.stream(options.method, options.url, **parameters) as response,
+            ):
+                status, body = response.status_code, await read_body(response, MAX_RESPONSE_BYTES + 1)
+        except (httpx.HTTPError, TimeoutError, ValueError) as error:
+            return type(error).__name__, ""
+        if status >= 400:
+            return f"HTTP {status}", ""
+        if len(body) > MAX_RESPONSE_BYTES:
+            return f"an answer of more than {MAX_RESPONSE_BYTES} bytes", ""
+        try:
+            return "", _listed(json.loads(body), options.results)
+        except (ValueError, RecursionError):
+            return "an answer that is not JSON", ""
+
+
+async def read_body(response: httpx.Response, most: int) -> bytes:
+    """The first `most` bytes of a body, of which no more is ever unpacked.
+
+    Raises:
+        ValueError: it is packed otherwise than by one gzip or deflate.
+    """
+    coding = response.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("identity", "gzip", "x-gzip", "deflate"):
+        raise ValueError(f"a body packed by {coding[:40]!r}")
+    unpacker = None if coding == "identity" else zlib.decompressobj(47)  # either header
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        try:
+            body += chunk if unpacker is None else unpacker.decompress(chunk, most - len(body))
+        except zlib.error as error:
+            raise ValueError("a damaged body") from error
+        if len(body) >= most or (unpacker is not None and unpacker.eof):
+            break
+    return bytes(body[:most])
+
+
+def _listed(found: Any, path: str) -> str:
     for name in path.split(".") if path else ():
         found = found.get(name) if isinstance(found, dict) else None
     entries = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

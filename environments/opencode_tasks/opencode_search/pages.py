@@ -5,17 +5,17 @@ address that it has is checked, and the connection goes to the address that was 
 """
 
 import asyncio
+import html
 import ipaddress
 import re
 import socket
-from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from opencode_search.endpoint import Options
+from opencode_search.endpoint import CODINGS, Options, read_body
 
-MAX_PAGE_BYTES = 4 << 20
+MAX_PAGE_BYTES = 2 << 20
 MAX_URL_CHARS = 2000
 _REDIRECTS = 5
 _TYPES = ("text/", "application/json", "application/xhtml", "application/xml")
@@ -25,7 +25,11 @@ _CLOSED_NAMES = ("2002::/16", "2001::/32", "3fff::/20", "192.0.0.0/24", "192.88.
 _CLOSED = tuple(map(ipaddress.ip_network, _CLOSED_NAMES))
 """Addresses that stand for others, or that `is_global` calls public in some versions of Python; and the one at which
 Azure tells each of its machines about itself."""
-_HIDDEN = ("script", "style", "noscript", "template", "svg")
+_HIDDEN = ("noscript", "template", "svg")
+_RAW = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style")}
+"""What holds no tags but its own end, which is not shown either."""
+_NAME = re.compile(r"<(/?)([A-Za-z][^\s/>]*+)")
+_ATTRIBUTES = re.compile(r"(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+'|(?![\"'])[^\s>]*+))*+>")
 _BLOCKS = ("p", "div", "br", "li", "tr", "section", "article", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre")
 
 
@@ -42,10 +46,12 @@ async def open_page(url: str, start: int, options: Options) -> str:
     try:
         async with asyncio.timeout(options.timeout):
             kind, body = await _fetched(url, options)
-    except (httpx.HTTPError, TimeoutError, UnicodeError) as error:
+    except ValueError as error:
+        raise Unreadable(f"the page cannot be read: {error}") from error
+    except (httpx.HTTPError, TimeoutError) as error:
         raise Unreadable(f"the page cannot be read: {type(error).__name__}") from error
     text = body.decode(errors="replace")
-    text = text_of(text) if "html" in kind else text
+    text = await asyncio.to_thread(text_of, text) if "html" in kind else text
     start = min(max(start, 0), len(text))
     part = text[start : start + options.max_page_chars]
     end = start + len(part)
@@ -64,12 +70,7 @@ async def _fetched(url: str, options: Options) -> tuple[str, bytes]:
                 kind = response.headers.get("content-type", "text/html").lower()
                 if response.status_code >= 400 or not kind.startswith(_TYPES):
                     raise Unreadable(f"the page cannot be read: HTTP {response.status_code}, {kind}")
-                body = b""
-                async for chunk in response.aiter_bytes():
-                    body += chunk
-                    if len(body) > MAX_PAGE_BYTES:
-                        break
-                return kind, body[:MAX_PAGE_BYTES]
+                return kind, await read_body(response, MAX_PAGE_BYTES)
     raise Unreadable("the page leads to another one too often")
 
 
@@ -93,7 +94,7 @@ async def _checked(url: str, options: Options) -> tuple[str, dict[str, str], dic
     target = parts._replace(netloc=f"{address}:{port}", fragment="").geturl()
     name = f"[{host}]" if ":" in host else host
     shown = name if parts.port is None else f"{name}:{parts.port}"
-    return target, {"Host": shown, "User-Agent": "opencode-search"}, {"sni_hostname": host}
+    return target, {"Host": shown, "User-Agent": "opencode-search", **CODINGS}, {"sni_hostname": host}
 
 
 def is_public(address: str) -> bool:
@@ -110,31 +111,47 @@ def is_public(address: str) -> bool:
     return found.is_global and not found.is_multicast and not any(found in network for network in _CLOSED)
 
 
-class _Text(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.pieces: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self._hidden += tag in _HIDDEN
-        if tag in _BLOCKS:
-            self.pieces.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in _HIDDEN and self._hidden > 0
-        if tag in _BLOCKS:
-            self.pieces.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.pieces.append(re.sub(r"\s+", " ", data))
-
-
 def text_of(page: str) -> str:
-    """What a reader of an HTML page sees, line by line."""
-    parser = _Text()
-    parser.feed(page)
-    parser.close()
-    lines = (" ".join(line.split()) for line in "".join(parser.pieces).split("\n"))
+    """What a reader of an HTML page sees, line by line, in time linear in the page's length."""
+    pieces: list[str] = []
+    at = hidden = 0
+    while at < len(page):
+        opened = page.find("<", at)
+        opened = len(page) if opened < 0 else opened
+        if not hidden:
+            pieces.append(re.sub(r"\s+", " ", _spelled_out(page[at:opened])))
+        named = _NAME.match(page, opened)
+        if named is None:
+            at = opened + 1
+            if page.startswith(("<!", "<?", "</"), opened):
+                end = "-->" if page.startswith("<!--", opened) else ">"
+                at = _behind(page, end, opened + 2)
+            elif not hidden:
+                pieces.append(page[opened:at])
+            continue
+        name, closing = named[2].lower(), bool(named[1])
+        ended = _ATTRIBUTES.match(page, named.end())
+        if ended is None:
+            break  # nothing behind a tag without an end is shown
+        at = ended.end()
+        if name in _BLOCKS:
+            pieces.append("\n")
+        if name in _RAW and not closing:
+            closed = _RAW[name].search(page, at)
+            at = len(page) if closed is None else closed.start()
+        elif name in _HIDDEN and closing:
+            hidden = max(0, hidden - 1)
+        elif name in _HIDDEN and page[at - 2] != "/":
+            hidden += 1
+    lines = (" ".join(line.split()) for line in "".join(pieces).split("\n"))
     return "\n".join(line for line in lines if line)
+
+
+def _behind(page: str, mark: str, start: int) -> int:
+    found = page.find(mark, start)
+    return len(page) if found < 0 else found + len(mark)
+
+
+def _spelled_out(text: str) -> str:
+    """A text with its character references replaced; a number of many digits is none."""
+    return html.unescape(re.sub(r"&#[0-9]{9,}+;?", "\ufffd", text)) if "&" in text else text

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
 
 from opencode_openenv.guard import Application, GuardedApplication
-from opencode_openenv.serving import ServerApplication, required_token, serve_application
+from opencode_openenv.serving import ServerApplication, naming_wrong_use, required_token, serve_application
 from opencode_openenv.tbench2.environment import Tbench2Environment
 from opencode_openenv.tbench2.models import Tbench2Action, Tbench2Observation
 from opencode_openenv.tbench2.settings import Tbench2ServerConfig, most_sessions, read_settings
@@ -24,10 +24,10 @@ def application_of(config: Tbench2ServerConfig) -> Application:
     config.require_agents_out_of_reach(place.runtime, place.sandbox)
     # Sessions that are made over HTTP end with nothing but a message, and places are few.
     sessions = ConcurrencyConfig(max_concurrent_envs=most_sessions(), session_timeout=14_400.0)
-    application: Application = create_fastapi_app(
+    application = create_fastapi_app(
         Tbench2Environment, Tbench2Action, Tbench2Observation, env_name="tbench2_env", concurrency_config=sessions
     )
-    return application
+    return naming_wrong_use(application)
 
 
 async def serve(config: Tbench2ServerConfig) -> None:
