@@ -75,6 +75,7 @@ async def test_files_are_put_into_another_sandbox_as_they_were(tmp_path: Path) -
         ("echo x >/app/locked && chmod 0 /app/locked", "/app/locked cannot be read"),
         ("mkdir -m 0 /app/closed", "/app/closed Permission denied"),
         ("truncate -s 600M /app/hole", "more than 536870912"),
+        ("seq -f /app/%g 33000 | xargs touch", "files count 54[0-9]{7} bytes, more than 536870912"),
         (
             "for hole in 1 2 3; do truncate -s 400M /app/$hole; done",
             "has files with more than 1073741824 bytes of holes",

@@ -15,7 +15,7 @@ import pytest
 from agent_sandbox.confined import LocalSandboxConfig
 from agent_sandbox.confined.runtime import ConfinedRuntime, provision_confined
 from agent_sandbox.file_lock import try_lock
-from agent_sandbox.toolbox.kept_files import INDEX, ChildrenRun, KeptFiles, NotKept
+from agent_sandbox.toolbox.kept_files import FILE_BYTES, INDEX, ChildrenRun, KeptFiles, NotKept
 from agent_sandbox.toolbox.scoring import attach
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
@@ -155,7 +155,7 @@ def test_turns_or_seconds_say_when_a_turn_is_due() -> None:
 
 
 def test_the_oldest_turns_go_but_for_the_last_of_each_running_rollout(tmp_path: Path) -> None:
-    disk = DiskUse(tmp_path, 3 * (1 << 20) + (1 << 18))
+    disk = DiskUse(tmp_path, 3 * ((1 << 20) + 6 * FILE_BYTES) + (1 << 18))
     running, ended = tmp_path / "r", tmp_path / "e"
     disk.running |= {running, ended}
     for folder, turn in ((running, 1), (ended, 1), (running, 2)):
@@ -170,6 +170,17 @@ def test_the_oldest_turns_go_but_for_the_last_of_each_running_rollout(tmp_path: 
     for turn in range(5, 9):  # the folder may be taken away meanwhile
         (place := kept(running, turn, size=1 << 20)).rename(tmp_path / f"away{turn}")
         disk.added(place, restorable=True)
+
+
+def test_empty_files_count_as_much_as_a_file_system_has_for_them(tmp_path: Path) -> None:
+    disk = DiskUse(tmp_path, 100 * FILE_BYTES)
+    for turn in (1, 2):
+        place = kept(tmp_path / "t", turn)
+        for number in range(1, 60):
+            (place / FILES / str(number)).touch()
+        disk.added(place, restorable=True)
+    assert [turn.turn for turn in kept_turns(tmp_path)] == [2]
+    assert 60 * FILE_BYTES < disk.used < 70 * FILE_BYTES
 
 
 def test_a_turn_that_is_not_whole_is_not_taken_up(tmp_path: Path) -> None:

@@ -65,9 +65,8 @@ class Connected(H11Protocol):
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        if self.transport.is_closing() or self.transport.get_protocol() is not self:
-            self._stop()
-        elif self.cycle is not None and not self.cycle.response_complete:
+        served = self.cycle is not None and not self.cycle.response_complete
+        if served or self.transport.is_closing() or self.transport.get_protocol() is not self:
             self._stop()
         elif self._heads is None:
             self._heads = self.loop.call_later(HEAD_SECONDS, self._cut)

@@ -26,6 +26,9 @@ INDEX = "index.gz"
 """The name in such a folder of what it holds, a JSON list a line: path, kind, mode, time, size or target, stamp, and
 for a file the name of its content. It is compressed: it is new for every keeping, and a repository has many files."""
 MAX_LISTED_BYTES = 64 << 20
+_PROCESSES_BYTES = 4 << 20
+FILE_BYTES = 16 << 10
+"""What a file counts at least against a limit of bytes, an empty one too: file systems have an inode for so many."""
 PACKED = ".z"
 """How the name of a compressed content ends."""
 _PACKED_BYTES = 16 << 20
@@ -157,7 +160,7 @@ async def keep(
     Args:
         folder: an empty one, for it alone.
         before: an earlier folder of the same sandbox.
-        most: bytes that all contents may have.
+        most: bytes that all contents may have, a file's at least `FILE_BYTES`.
         changed: paths that differ from the sandbox's image, and whether the image's were taken away.
 
     Raises:
@@ -166,21 +169,9 @@ async def keep(
     """
     stream = _Stream(process.stdout)
     await _tell(process, changed)
-    _refuse_processes(json.loads(await stream.line(MAX_LISTED_BYTES)))
+    _refuse_processes(json.loads(await stream.line(_PROCESSES_BYTES)))
     entries, kept = await _entries(stream), KeptFiles()
-    kept.bytes = sum(one[4] for one in entries if one[1] == "f")
-    if kept.bytes > most:
-        raise NotKept(f"the sandbox's files have {kept.bytes} bytes, more than {most}")
-    known = {} if before is None else await asyncio.to_thread(_known, before)
-    wanted: list[int] = []
-    links: list[tuple[str, str]] = []
-    for number, one in enumerate(entries):
-        if one[1] == "f":
-            size, stamp, name = known.get(one[0], (None, None, ""))
-            same = bool(stamp) and (size, stamp) == (one[4], one[5])
-            packed = name.endswith(PACKED) if same else bool(name) and one[4] <= _PACKED_BYTES
-            one.append(f"{number}{PACKED if packed else ''}")
-            links.append((name, one[6])) if same else wanted.append(number)
+    kept.bytes, wanted, links = await asyncio.to_thread(_planned, entries, before, most)
     await _tell(process, wanted)
     writer = _Writer(folder)
     for number in wanted:
@@ -197,6 +188,24 @@ async def keep(
     return kept
 
 
+def _planned(entries: list[list[Any]], before: Path | None, most: int) -> tuple[int, list[int], list[tuple[str, str]]]:
+    """Bytes of all contents, numbers of those that are wanted, and what the others are links to; names each content."""
+    sizes = [one[4] for one in entries if one[1] == "f"]
+    if (counted := sum(max(size, FILE_BYTES) for size in sizes)) > most:
+        raise NotKept(f"the sandbox's {len(sizes)} files count {counted} bytes, more than {most}")
+    known = {} if before is None else _known(before)
+    wanted: list[int] = []
+    links: list[tuple[str, str]] = []
+    for number, one in enumerate(entries):
+        if one[1] == "f":
+            size, stamp, name = known.get(one[0], (None, None, ""))
+            same = bool(stamp) and (size, stamp) == (one[4], one[5])
+            packed = name.endswith(PACKED) if same else bool(name) and one[4] <= _PACKED_BYTES
+            one.append(f"{number}{PACKED if packed else ''}")
+            links.append((name, one[6])) if same else wanted.append(number)
+    return sum(sizes), wanted, links
+
+
 async def _tell(process: StreamedProcess, said: object) -> None:
     try:
         await process.write(json.dumps(said).encode() + b"\n")
@@ -207,8 +216,9 @@ async def _tell(process: StreamedProcess, said: object) -> None:
 async def put(process: StreamedProcess, folder: Path) -> None:
     """Let `put_files.py`, just started, make what a folder holds."""
     try:
-        for part in _sent(folder):
-            await process.write(part)
+        parts = _sent(folder)
+        while batch := await asyncio.to_thread(_batch, parts):
+            await process.write(batch)
     except BrokenPipeError:
         pass  # it says why
     except OSError as error:
@@ -301,6 +311,14 @@ def _sent(folder: Path) -> Iterator[bytes]:
     for one in entries:
         if one[1] == "f":
             yield from content(folder, one[6])
+
+
+def _batch(parts: Iterator[bytes]) -> bytes:
+    """The next parts, many small ones at a time; nothing behind the last one."""
+    batch = bytearray()
+    while len(batch) < _BATCH_BYTES and (part := next(parts, None)) is not None:
+        batch += part
+    return bytes(batch)
 
 
 def content(folder: Path, name: str) -> Iterator[bytes]:

@@ -134,11 +134,12 @@ RULES = (
         " ".join(f"xox{kind}-" for kind in "abeoprs"),
         rf"({_begins('xox[abeoprs]-')})([A-Za-z0-9-]{{10,}})",
     ),
-    # By the first letter of what its header says first: alg, typ, kid, …
+    # By the first letter of what its header says first: alg, typ, kid, … What is none is passed over, and read once.
     _rule(
         "JSON web token",
         " ".join(f"eyj{sign}" for sign in "h0rjl4q6pz"),
-        rf"({_begins('eyJ')})([A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]*)",
+        rf"({_begins('eyJ')})([A-Za-z0-9_-]{{8,}}+\.[A-Za-z0-9_-]{{8,}}+\.[A-Za-z0-9_-]*+)"
+        rf"|{_begins('eyJ')}[A-Za-z0-9_-]*+",
     ),
     _rule(
         "token of another service",

@@ -17,8 +17,9 @@ class TurnsConfig(BaseConfig):
     every: Annotated[str, BeforeValidator(str)] = "1"
     """Turns from one kept turn of a rollout to the next (`5`), or seconds (`30s`)."""
     max_disk: Annotated[ByteSize, Field(ge=1 << 20)] | None = ByteSize(64 << 30)
-    """Bytes of all files that this process keeps; beyond it the oldest turns are removed, but for the last one of
-    each running rollout. A turn whose files alone have more is kept without them. None: no limit."""
+    """Bytes of all files that this process keeps, each counted as 16 KiB at least; beyond it the oldest turns are
+    removed, but for the last one of each running rollout. A turn whose files alone have more is kept without them.
+    None: no limit."""
 
     @field_validator("every")
     @classmethod

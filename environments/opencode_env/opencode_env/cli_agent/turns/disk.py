@@ -1,7 +1,7 @@
 """How much disk the kept turns of one process take, and which of them go when it is too much.
 
-Invariant: bytes that several turns share by hard links count once; of a running rollout the last turn that can
-be restored stays.
+Invariant: bytes that several turns share by hard links count once, and each file counts as many at least as a file
+system has for an inode; of a running rollout the last turn that can be restored stays.
 """
 
 import logging
@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
+from agent_sandbox.toolbox.kept_files import FILE_BYTES
 from opencode_runs.turns.kept import ANSWER
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
@@ -55,14 +56,15 @@ class DiskUse:
 
 
 def _own_bytes(place: Path) -> int:
-    """Bytes of a kept turn that no other one shares, but for its answer, which comes later."""
+    """Bytes of a kept turn that no other one shares, with its folders, but for its answer, which comes later."""
     total = 0
     for folder in (place, place / "files"):
         if not folder.is_dir():
             continue
+        total += max(folder.stat().st_blocks * 512, FILE_BYTES)
         with os.scandir(folder) as found:
             for entry in found:
                 status = entry.stat(follow_symlinks=False)
                 if entry.is_file(follow_symlinks=False) and status.st_nlink == 1 and entry.name != ANSWER:
-                    total += status.st_blocks * 512
+                    total += max(status.st_blocks * 512, FILE_BYTES)
     return total
