@@ -59,7 +59,7 @@ def commands_of(block: Block) -> list[Command]:
         elif line.startswith("$ "):
             found.append([line[2:]])
             shown.append([])
-        else:
+        elif shown:
             shown[-1].append(line)
         if (here := re.search(r"<<'(\w+)'$", line)) and end is None and line is not here[1]:
             end = here[1]

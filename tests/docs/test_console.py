@@ -153,6 +153,42 @@ def test_the_commands_of_a_page_do_what_it_says(
                 assert "error=-" in said, said[-3000:]
 
 
+def evaluations() -> list[tuple[str, str]]:
+    """All commands of the documents and of the heads of configurations that call a model."""
+    shown = [(name_of(page), block) for page in ALL for block in blocks_of(page) if block.language == "console"]
+    found = [(place, command.alone) for place, block in shown for command in commands_of(block)]
+    heads = [(name_of(path), path.read_text()) for path in sorted((ROOT / "configs").rglob("*.toml"))]
+    found += [(place, line) for place, text in heads for line in re.findall(r"^#   uv run (.*)$", text, re.MULTILINE)]
+    return [(place, text) for place, text in found if text.startswith("vf-eval") and "--help" not in text]
+
+
+@pytest.mark.parametrize(("place", "command"), evaluations())
+def test_a_command_pushes_nothing_and_names_the_service_that_it_pays(place: str, command: str) -> None:
+    assert "--no-push" in command, "it would upload the run where a key of Prime's is set"
+    named = re.search(r"@ (\S+)", command)
+    options = tomllib.loads((ROOT / named[1]).read_text()) if named else {}
+    assert "model" in options or re.search(r" (-m|--model) ", command), "verifiers would take a model of its own"
+    assert "base_url" in options.get("client", {}) or "--client.base-url" in command, "verifiers would ask Prime's"
+
+
+@pytest.mark.slow
+def test_the_first_pip_of_python_3_11_installs_as_the_readme_says(
+    sandboxes: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.mktemp("repository")
+    repository(directory)
+    venv = directory / "venv"
+    subprocess.run(["uv", "venv", "-q", "--python", sys.executable, venv], check=True)
+    brought = ["pip==23.0", "hatchling", "setuptools"]
+    subprocess.run(["uv", "pip", "install", "-q", "--python", venv, *brought], check=True)
+    found = re.findall(r'"\$REPOSITORY(#egg=\S+)"', (ROOT / "README.md").read_text())
+    assert len(found) == 5
+    asked = [f"git+file://{directory}{part}" for part in found[:1]]  # the others are of the same form
+    install = [venv / "bin/python", "-m", "pip", "install", "--no-deps", "--no-build-isolation", *asked]
+    done = subprocess.run(install, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("block", [*blocks("toml"), *blocks("python"), *blocks("yaml"), *blocks("json")], ids=str)
 def test_a_snippet_can_be_parsed(block: Block) -> None:
     if block.language == "toml":

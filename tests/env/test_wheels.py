@@ -52,7 +52,7 @@ DOCUMENTED_COMMANDS = {
     "opencode-env": "opencode-env -m MODEL --client.base-url URL --client.api-key-var NAME_OF_KEY_VARIABLE --no-push",
     "configuration": "@ configs/eval/local.toml --no-push",
     "opencode-rlm": "opencode-rlm -m MODEL --client.base-url URL --env.sub-model SMALL --no-push",
-    "foreign": "TASKSET --env.id opencode-env -m MODEL --client.base-url URL",
+    "foreign": "TASKSET --env.id opencode-env -m MODEL --client.base-url URL --no-push",
     "world": "opencode-simulation --env.taskset.task.world my_worlds:Shop -m MODEL --client.base-url URL --no-push",
     "simulation": "@ configs/eval/simulation.toml --no-push",
     "user": "opencode-env --env.taskset.dataset rows.jsonl -m MODEL --client.base-url URL --no-push",
