@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -177,3 +178,16 @@ def test_no_file_names_a_path_of_somebodys_machine() -> None:
         for found in MACHINE_PATHS.finditer(path.read_text(errors="replace"))
     ]
     assert named == []
+
+
+@pytest.mark.parametrize("command", ["opencode_openenv", "opencode_openenv.tbench2", "opencode_env.conformance"])
+def test_the_help_of_a_command_may_be_read_in_part(command: str, programs: None) -> None:
+    """`--help | head` leaves the rest unread; argparse's own help minds that, other ones need help."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        argv = [sys.executable, "-m", command, "--help"]
+        done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -184,7 +184,7 @@ def test_the_first_pip_of_python_3_11_installs_as_the_readme_says(
     found = re.findall(r'"\$REPOSITORY(#egg=\S+)"', (ROOT / "README.md").read_text())
     assert len(found) == 5
     asked = [f"git+file://{directory}{part}" for part in found[:1]]  # the others are of the same form
-    install = [venv / "bin/python", "-m", "pip", "install", "--no-deps", "--no-build-isolation", *asked]
+    install = [str(venv / "bin/python"), "-m", "pip", "install", "--no-deps", "--no-build-isolation", *asked]
     done = subprocess.run(install, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -1,8 +1,14 @@
 """`opencode-openenv`: serves `run_rollout` over OpenEnv's protocol."""
 
+from opencode_runs.command import exit_code_of
 
-def main() -> None:
+
+def main() -> int:
     """Entry point; a missing prerequisite is one line."""
+    return exit_code_of("opencode-openenv", _serve)
+
+
+def _serve() -> None:
     from pydantic_config import cli
 
     from opencode_openenv.settings import ServerConfig
@@ -15,4 +21,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -85,29 +85,31 @@ def _shortened(error: str) -> str:
     return error if len(error) <= 1500 else f"{error[:500]}\n[…]\n{error[-1000:]}"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options that say which agent is tested."""
-    group = parser.getgroup("conformance", "a CLI agent and the promises of CliAgentEnv")
-    group.addoption("--harness", metavar="ID", help="harness to test (default: the one that --env pins)")
-    group.addoption("--env", metavar="ID", default="opencode-env", help="CliAgentEnv to test (default: %(default)s)")
-    group.addoption(
-        "--runtime", metavar="TYPE", default="confined", help="confined (default), podman, docker, prime, …"
-    )
-    group.addoption(
+def add_options(add: Callable[..., Any]) -> None:
+    """Add the options that say which agent is tested, with pytest's or argparse's own function for one option."""
+    add("--harness", metavar="ID", help="harness to test (default: the one that --env pins)")
+    add("--env", metavar="ID", default="opencode-env", help="CliAgentEnv to test (default: %(default)s)")
+    add("--runtime", metavar="TYPE", default="confined", help="confined (default), podman, docker, prime, …")
+    add(
         "--vf-args", metavar="'ARGS'", default="", help="further arguments of vf-eval, such as a container's image"
     )
-    group.addoption(
+    add(
         "--dialect",
         metavar="MODULE:NAME",
         help="how the model makes the agent run a command (default: from the tools that the agent offers)",
     )
-    group.addoption(
+    add(
         "--agent-seconds",
         metavar="S",
         type=float,
         default=100.0,
         help="the agent's time limit where it should end by itself, its own retries included (default: %(default)s)",
     )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the suite among pytest's."""
+    add_options(parser.getgroup("conformance", "a CLI agent and the promises of CliAgentEnv").addoption)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,9 +3,15 @@
 import sys
 import textwrap
 
+from opencode_runs.command import exit_code_of
 
-def main() -> None:
+
+def main() -> int:
     """Entry point; where tasks are and run say the `TB2_*` variables, how many at once `MAX_CONCURRENT_ENVS`."""
+    return exit_code_of("opencode-tbench2", _serve)
+
+
+def _serve() -> None:
     from pydantic_config import cli
 
     from opencode_openenv.tbench2.settings import VARIABLES, Tbench2ServerConfig
@@ -26,4 +32,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
