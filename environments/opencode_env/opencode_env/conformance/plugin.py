@@ -90,9 +90,7 @@ def add_options(add: Callable[..., Any]) -> None:
     add("--harness", metavar="ID", help="harness to test (default: the one that --env pins)")
     add("--env", metavar="ID", default="opencode-env", help="CliAgentEnv to test (default: %(default)s)")
     add("--runtime", metavar="TYPE", default="confined", help="confined (default), podman, docker, prime, …")
-    add(
-        "--vf-args", metavar="'ARGS'", default="", help="further arguments of vf-eval, such as a container's image"
-    )
+    add("--vf-args", metavar="'ARGS'", default="", help="further arguments of vf-eval, such as a container's image")
     add(
         "--dialect",
         metavar="MODULE:NAME",
