@@ -17,7 +17,7 @@ from math_verify import parse, verify  # type: ignore[import-untyped]
 
 def main() -> None:
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
-    pairs = [json.loads(line) for line in Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()]
+    pairs = [json.loads(line) for line in Path(sys.argv[1]).read_text(encoding="utf-8").split("\n") if line]
     verify(parse(r"\boxed{x^2}"), parse(r"\boxed{x\cdot x}"))  # what is made on first use is not measured
     started = time.perf_counter()
     for reference, answer in pairs:

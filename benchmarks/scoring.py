@@ -54,7 +54,7 @@ Pairs = Sequence[tuple[str, str]]
 
 def mixed_answers(count: int) -> list[tuple[str, str]]:
     """`count` random pairs of reference and answer from the labelled corpus."""
-    rows = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").split("\n") if line]
     found = []
     for row in rows:
         answers = finals_of_file(row["answer"]).answers

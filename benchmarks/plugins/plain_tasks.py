@@ -37,5 +37,5 @@ class PlainTaskset(vf.Taskset[PlainTask, PlainTasksetConfig]):
 
     def load(self) -> Iterator[PlainTask]:
         """One task per line."""
-        for line in Path(self.config.rows).read_text().splitlines():
+        for line in Path(self.config.rows).read_text().rstrip("\n").split("\n"):
             yield PlainTask(PlainData.model_validate(json.loads(line)), self.config.task)

@@ -29,7 +29,7 @@ async def evals(report: Report, work: Path) -> None:
             code = await process.wait()
     report.holds("evals @ (configs/eval/local.toml)", code == 0, f"exit code {code}")
     found = sorted((work / "run").rglob("eval/all/traces.jsonl"))
-    lines = [json.loads(line) for path in found for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for path in found for line in path.read_text().split("\n") if line]
     outcomes = {line["task"]["data"]["id"]: reward_of(line["traces"][0]) for line in lines}
     report.holds("its traces", bool(lines) and set(outcomes.values()) == {1.0}, outcomes)
 

@@ -44,7 +44,7 @@ def converted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[st
     new = tmp_path / "new.jsonl"
     assert convert.main([str(write_rows(tmp_path / "old.jsonl", old)), str(new)]) == 1
     said = capfd.readouterr().err
-    assert "no__such-1 is left out: KeyError" in said
+    assert "no__such-1 is left out: swebench does not know the repository no/such" in said
     assert "2 of 3 rows are converted" in said
     return [json.loads(line) for line in new.read_text().splitlines()]
 

@@ -259,6 +259,7 @@ def test_every_object_that_can_be_read_is_an_ancestors_or_the_indexs(kind: str, 
         "" if kind == "unborn" else git(work, "rev-parse", "HEAD"),
     )
     subprocess.run(argv_of("hide_history", str(work), ""), check=True)
+    assert not (tmp_path / "elsewhere").exists()
     repositories = [place.parent for place in work.rglob(".git")]
     assert work in repositories
     for place in repositories:

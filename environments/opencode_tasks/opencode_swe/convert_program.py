@@ -15,17 +15,22 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     if text.lstrip().startswith("["):
         found: list[dict[str, Any]] = json.loads(text)
         return found
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 def converted(row: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """The row with what release 5 reads in it."""
+    """The row with what release 5 reads in it; a `LookupError` if swebench does not know its repository or version."""
+    known = import_module("swebench.harness.constants")
+    if row["repo"] not in known.MAP_REPO_VERSION_TO_SPECS:
+        raise LookupError(f"swebench does not know the repository {row['repo']}")
+    if row["version"] not in known.MAP_REPO_VERSION_TO_SPECS[row["repo"]]:
+        raise LookupError(f"swebench does not know version {row['version']} of {row['repo']}")
     specs: Any = import_module("swebench.harness.test_spec.test_spec")
     # How its image was made: for that, lists of requirements would be fetched from the network, row by row.
     specs.make_env_script_list = lambda *_: []
     made = specs.make_test_spec(row, namespace=namespace)
     parsers = import_module("swebench.harness.log_parsers").MAP_REPO_TO_PARSER
-    fail_only = row["repo"] in import_module("swebench.harness.constants").FAIL_ONLY_REPOS
+    fail_only = row["repo"] in known.FAIL_ONLY_REPOS
     return {
         **row,
         "image": made.instance_image_key,
@@ -33,6 +38,11 @@ def converted(row: dict[str, Any], namespace: str) -> dict[str, Any]:
         "log_parser": parsers[row["repo"]].__name__,
         "eval_type": "fail_only" if fail_only else "pass_and_fail",
     }
+
+
+def said(error: Exception) -> str:
+    """What is wrong in words; of another's exception, its type too."""
+    return str(error) if type(error) is LookupError else f"{type(error).__name__}: {error}"
 
 
 def main() -> int:
@@ -45,7 +55,7 @@ def main() -> int:
                 file.write(json.dumps(converted(row, namespace)) + "\n")
             except Exception as error:  # noqa: BLE001 - whatever its tables and its look-ups on the network raise
                 failed += 1
-                sys.stderr.write(f"{row.get('instance_id')} is left out: {type(error).__name__}: {error}\n")
+                sys.stderr.write(f"{row.get('instance_id')} is left out: {said(error)}\n")
     sys.stderr.write(f"{len(rows) - failed} of {len(rows)} rows are converted\n")
     return 1 if failed else 0
 

@@ -16,6 +16,7 @@ from opencode_rubrics.swe.foreign_parsers import command_elsewhere, lacking
 from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS
 from pydantic import ValidationError
 
+from opencode_swe.convert import KNOWN
 from opencode_swe.fields import names_of, parsed_patch, required_text, reversed_patch, text_of, value_of
 
 _CONDA = "[ ! -f /opt/miniconda3/bin/activate ] || . /opt/miniconda3/bin/activate testbed\n"
@@ -90,6 +91,12 @@ def _form_of(row: Row) -> Callable[[Row], Fields]:
         if needed <= columns and not absent & columns:
             return form
     if {"test_patch", "version", "FAIL_TO_PASS"} <= columns:
+        if (repo := text_of(row, "repo")) not in KNOWN:
+            row.refuse(
+                "eval_script",
+                f"is missing, and `swebench` does not know the repository {repo!r}, so that it cannot be made: "
+                "such rows (SWE-Gym has them) need columns image_name and test_cmd",
+            )
         row.refuse(
             "eval_script",
             "is missing: these are rows of SWE-bench before release 5; convert them once with "

@@ -154,7 +154,7 @@ def _text(value: object) -> str:
 def _call_test(case: _Case) -> CodeTest:
     given = case.given
     if isinstance(given, str):
-        arguments = [_literal(line) for line in given.splitlines() if line.strip()]
+        arguments = [_literal(line) for line in given.split("\n") if line.strip()]
     elif isinstance(given, Sequence):
         arguments = list(given)
     else:

@@ -88,5 +88,5 @@ class ProbeTaskset(vf.Taskset[ProbeTask, ProbeTasksetConfig]):
     """The rows of a file."""
 
     def load(self) -> Iterator[ProbeTask]:
-        for line in Path(self.config.rows).read_text().splitlines():
+        for line in Path(self.config.rows).read_text().rstrip("\n").split("\n"):
             yield ProbeTask(ProbeData.model_validate(json.loads(line)), self.config.task)

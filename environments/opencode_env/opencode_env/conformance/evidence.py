@@ -159,8 +159,8 @@ class _Stage:
 
     def evidence(self, finished: Finished, policy: RowPolicy, requests: Sequence[RecordedRequest] = ()) -> Evidence:
         """What there is to see when it has ended."""
-        written = self._journal.read_text().splitlines() if self._journal.exists() else []
-        journal = [json.loads(line) for line in written]
+        written = self._journal.read_text() if self._journal.exists() else ""
+        journal = [json.loads(line) for line in written.split("\n") if line]
         return Evidence(finished, journal, requests, self.home.leftovers(), policy, self.key)
 
 

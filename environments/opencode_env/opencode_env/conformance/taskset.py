@@ -124,5 +124,5 @@ class ConformanceTaskset(vf.Taskset[ConformanceTask, ConformanceTasksetConfig]):
     """The rows of a file."""
 
     def load(self) -> Iterator[ConformanceTask]:
-        for line in Path(self.config.rows).read_text().splitlines():
+        for line in Path(self.config.rows).read_text().rstrip("\n").split("\n"):
             yield ConformanceTask(ConformanceData.model_validate(json.loads(line)), self.config.task)
