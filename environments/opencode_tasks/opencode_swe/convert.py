@@ -13,21 +13,20 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 PACKAGE = "swebench==4.1.0"
-KNOWN = frozenset(
-    (
-        "Automattic/wp-calypso apache/druid apache/lucene astral-sh/ruff astropy/astropy axios/axios babel/babel "
-        "briannesbitt/carbon burntsushi/ripgrep caddyserver/caddy chartjs/Chart.js diegomura/react-pdf django/django "
-        "facebook/docusaurus faker-ruby/faker fastlane/fastlane fluent/fluentd fmtlib/fmt gin-gonic/gin gohugoio/hugo "
-        "google/gson hashicorp/terraform immutable-js/immutable-js javaparser/javaparser jekyll/jekyll "
-        "jordansissel/fpm jqlang/jq laravel/framework markedjs/marked marshmallow-code/marshmallow "
-        "matplotlib/matplotlib micropython/micropython mrdoob/three.js mwaskom/seaborn nlohmann/json nushell/nushell "
-        "pallets/flask php-cs-fixer/php-cs-fixer phpoffice/phpspreadsheet preactjs/preact processing/p5.js "
-        "projectlombok/lombok prometheus/prometheus psf/requests pvlib/pvlib-python pydata/xarray pydicom/pydicom "
-        "pylint-dev/astroid pylint-dev/pylint pytest-dev/pytest pyvista/pyvista reactivex/rxjava redis/redis "
-        "rubocop/rubocop scikit-learn/scikit-learn sharkdp/bat sphinx-doc/sphinx sqlfluff/sqlfluff sympy/sympy "
-        "tokio-rs/axum tokio-rs/tokio uutils/coreutils valkey-io/valkey vuejs/core "
-    ).split()  # noqa: SIM905 - a list would be 64 lines
+_NAMES = (
+    "Automattic/wp-calypso apache/druid apache/lucene astral-sh/ruff astropy/astropy axios/axios babel/babel "
+    "briannesbitt/carbon burntsushi/ripgrep caddyserver/caddy chartjs/Chart.js diegomura/react-pdf django/django "
+    "facebook/docusaurus faker-ruby/faker fastlane/fastlane fluent/fluentd fmtlib/fmt gin-gonic/gin gohugoio/hugo "
+    "google/gson hashicorp/terraform immutable-js/immutable-js javaparser/javaparser jekyll/jekyll "
+    "jordansissel/fpm jqlang/jq laravel/framework markedjs/marked marshmallow-code/marshmallow "
+    "matplotlib/matplotlib micropython/micropython mrdoob/three.js mwaskom/seaborn nlohmann/json nushell/nushell "
+    "pallets/flask php-cs-fixer/php-cs-fixer phpoffice/phpspreadsheet preactjs/preact processing/p5.js "
+    "projectlombok/lombok prometheus/prometheus psf/requests pvlib/pvlib-python pydata/xarray pydicom/pydicom "
+    "pylint-dev/astroid pylint-dev/pylint pytest-dev/pytest pyvista/pyvista reactivex/rxjava redis/redis "
+    "rubocop/rubocop scikit-learn/scikit-learn sharkdp/bat sphinx-doc/sphinx sqlfluff/sqlfluff sympy/sympy "
+    "tokio-rs/axum tokio-rs/tokio uutils/coreutils valkey-io/valkey vuejs/core "
 )
+KNOWN = frozenset(_NAMES.split())
 """The repositories that it knows."""
 
 
