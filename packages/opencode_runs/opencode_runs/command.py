@@ -19,7 +19,10 @@ Number = TypeVar("Number", int, float)
 def exit_code_of(name: str, work: Callable[[], None]) -> int:
     """Do the work of the command `name` and return the exit code."""
     try:
-        work()
+        try:
+            work()
+        finally:
+            sys.stdout.flush()
     except CommandError as error:
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code

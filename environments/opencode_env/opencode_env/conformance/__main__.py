@@ -5,6 +5,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from opencode_runs.command import exit_code_of
+
 _ABOUT = "Check a CLI agent against what an environment promises of any agent; exit code 0 where every promise holds."
 _FURTHER = "Every other option is one of pytest's (pytest --help)."
 
@@ -23,8 +25,7 @@ def main() -> int:
         add_options(parser.add_argument)
         parser.add_argument("-k", metavar="EXPRESSION", help="only the promises whose name it fits, and what they need")
         parser.add_argument("--collect-only", action="store_true", help="list the promises, and check none")
-        parser.print_help()
-        return 0
+        return exit_code_of(parser.prog, parser.print_help)
     here = Path(__file__).parent
     # The settings of the project that it is started in are not for this suite.
     own = ["-c", str(here / "pytest.ini"), "--rootdir", str(here), "-p", "no:cacheprovider", "-p", "no:asyncio"]
