@@ -1,10 +1,16 @@
 """What is tried again: failures of the infrastructure, and what an agent did to itself only where the user says so."""
 
 import asyncio
+import contextlib
+import os
+import re
+import subprocess
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_sandbox.podman import PodmanConfig
 from opencode_env.cli_agent.outcomes import AgentError
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
@@ -15,8 +21,9 @@ from opencode_simulation.errors import BrokenWorldError
 from verifiers.v1.trace import Error
 from verifiers.v1.utils.retries import RetryState
 
+from tests.support.podman import SUITES_IMAGE, base_image
 from tests.support.replies import bash
-from tests.support.rows import probe, probe_arguments, write_rows
+from tests.support.rows import probe, probe_arguments, script, write_rows
 from tests.support.user_home import Finished, UserHome
 
 RULE = {"type": "AgentError", "max_retries": 1}
@@ -76,3 +83,50 @@ def test_an_agent_that_kills_its_opencode_gets_no_second_try(home: UserHome, rul
     finished, requests = asyncio.run(run())
     assert finished.error("one").startswith("AgentError: OpenCode was killed or crashed")
     assert requests == starts
+
+
+PLACES = {
+    "run": {},
+    "hook": {"after": "exec sleep 4242"},
+    "score": {"check": "exec sleep 4242"},
+    "setup": {"before": "exec sleep 4242"},
+}
+"""Where a rollout's container ends: where this command runs."""
+
+
+async def end_containers(ended: set[str]) -> None:
+    """End every container in which the command runs."""
+    while True:
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{name}/cmdline").read_bytes() == b"sleep\x004242\0":
+                    container = re.search(r"libpod-([0-9a-f]{64})", Path(f"/proc/{name}/cgroup").read_text())
+                    assert container is not None
+                    await asyncio.to_thread(subprocess.run, ["podman", "kill", container[1]], capture_output=True)
+                    ended.add(container[1])
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.podman
+@pytest.mark.usefixtures("light_opencode", "podman_image")
+def test_a_container_that_ends_after_a_tool_call_gets_no_second_try_wherever_that_is_seen(home: UserHome) -> None:
+    rows = write_rows(home.root / "rows.jsonl", [probe(name, **fields) for name, fields in PLACES.items()])
+    scripts = [script(name, bash("exec sleep 4242" if name == "run" else "true"), Reply(text="x")) for name in PLACES]
+    chosen = PodmanConfig(image=base_image(SUITES_IMAGE)).model_dump(include={"type", "import_path", "image"})
+    runtime = [word for key, value in chosen.items() for word in (f"--env.agent.runtime.{key.replace('_', '-')}", value)]
+
+    async def run() -> tuple[Finished, int]:
+        ended: set[str] = set()
+        async with ScriptedModel(ScriptPolicy(*scripts)) as model:
+            ending = asyncio.create_task(end_containers(ended))
+            try:
+                arguments = [*probe_arguments(rows), *runtime, "--env.retries.max-retries", "1", "-c", "4"]
+                return await home.run("ended", model.base_url, *arguments), len(ended)
+            finally:
+                ending.cancel()
+
+    finished, ended = asyncio.run(run())
+    kinds = {name: finished.error(name).partition(":")[0] for name in PLACES}
+    assert kinds == dict.fromkeys(PLACES, "SandboxEndedError") | {"setup": "SandboxError"}, finished.log
+    assert ended == len(PLACES) + 1, "one try each, and a second where no program of the agent's had run"

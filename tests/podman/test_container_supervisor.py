@@ -1,25 +1,96 @@
 """What stands outside a container and reaches into it: it must never touch anything of the host."""
 
 import asyncio
+import errno
 import os
+import platform
 import signal
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from agent_sandbox.confined.supervisor import container_supervisor, processes
 from agent_sandbox.conformance.promises import LIST_PROCESSES, runs
-from agent_sandbox.podman import PodmanRuntime
+from agent_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from agent_sandbox.podman.commands import Commands
 from agent_sandbox.podman.container import Container, ContainerOptions
 from verifiers.v1.errors import SandboxError
 
 from tests.support.child import child
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 from .conftest import sh
+from .probes import syscalls
 
 pytestmark = pytest.mark.podman
+
+_SCORES = "for file in oom_score_adj task/1/oom_score_adj oom_adj task/1/oom_adj; do echo 15 >/proc/1/$file; done"
+_FILL_A_FILE = [
+    (syscalls.MEMFD_CREATE, syscalls.TEXT, 0),
+    (syscalls.FALLOCATE, 3, 0, 0, 1 << 40),
+    (syscalls.PAUSE,),
+]
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="its programs are x86-64's")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="keeps the kernel from a process, which takes root here")
+
+
+async def install(runtime: PodmanRuntime, *calls: tuple[int, ...]) -> None:
+    """Put a program of these system calls into the container."""
+    await runtime.write("/tmp/program", syscalls.program(*calls))
+    assert (await sh(runtime, "chmod 755 /tmp/program")).exit_code == 0
+
+
+async def assert_alive(runtime: PodmanRuntime) -> None:
+    assert (await sh(runtime, "echo here")).stdout == "here\n"
+
+
+@on_x86
+async def test_root_inside_ends_process_1_by_no_signal_and_by_no_tracer(runtime: PodmanRuntime) -> None:
+    await sh(runtime, "for number in $(seq 1 64); do kill -$number 1; done")
+    await install(runtime, (syscalls.PTRACE, syscalls.SEIZE, 1, 0, syscalls.EXIT_KILL))
+    assert (await runtime.run(["/tmp/program"], {})).exit_code == errno.EPERM
+    await assert_alive(runtime)
+
+
+@as_root
+async def test_root_inside_cannot_choose_process_1_for_the_end_of_memory(podman_image: str) -> None:
+    async with provision_podman(PodmanConfig(image=podman_image, memory=0.1)) as box:
+        await sh(box, _SCORES)
+        assert int(Path(f"/proc/{box.backend.container.pid}/oom_score_adj").read_text()) <= 0
+        filled = await box.run(["python3", "-c", "x = bytearray(b'x') * (1 << 30)"], {})
+        assert filled.exit_code == 128 + signal.SIGKILL
+        await assert_alive(box)
+
+
+@as_root
+@on_x86
+async def test_a_small_program_that_fills_memory_is_ended_before_process_1(podman_image: str) -> None:
+    async with provision_podman(PodmanConfig(image=podman_image, memory=0.1)) as box:
+        await install(box, *_FILL_A_FILE)
+        filled = await box.with_user("1000").run(["/tmp/program"], {})
+        assert filled.exit_code == 128 + signal.SIGKILL
+        await assert_alive(box)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "rm $file; mkfifo $file",
+        "rm $file; ln -s /tmp/fifo $file; [ -p /tmp/fifo ] || mkfifo /tmp/fifo",
+        "rm $file; ln -s /dev/zero $file",
+        "truncate -s 1T $file",
+        "rm $file; mkdir $file",
+        "rm -f $file",
+    ],
+)
+async def test_no_command_waits_for_what_stands_for_the_accounts(podman_image: str, odd: str) -> None:
+    async with provision_podman(PodmanConfig(image=podman_image)) as box:
+        await sh(box, f"for file in /etc/passwd /etc/group; do {odd}; done")
+        ended = asyncio.create_task(box.run(["true"], {}))
+        await asyncio.wait([ended], timeout=PATIENCE_SECONDS)
+        assert ended.done()
+        ended.result()
 
 
 async def test_what_agents_orphan_fork_and_hide_is_ended_and_the_host_keeps_its_own(runtime: PodmanRuntime) -> None:

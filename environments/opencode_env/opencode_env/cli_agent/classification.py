@@ -17,7 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from agent_sandbox.prime.errors import SandboxEndedError
 from agent_sandbox.toolbox.checked_run import require_alive
-from verifiers.v1.errors import HarnessError, RolloutError, SandboxError, TaskError
+from verifiers.v1.episode import Episode
+from verifiers.v1.errors import HarnessError, RolloutError, SandboxError, TaskError, stop_condition
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.trace import ModelCall
 
@@ -269,6 +270,19 @@ def fail_stage_timeout(trace: AnyTrace) -> None:
         return
     late = f"{stage} did not finish within its deadline (--env.agent.timeout.{stage}); nothing was scored"
     trace.record_error(TaskError(late))
+
+
+def blame_own_programs(episode: Episode[Any, Any, Any]) -> None:
+    """Have the failure of a sandbox count as one that the agent can have chosen, wherever it was noticed, once the model
+    has called a tool there."""
+    blamed = [trace for trace in episode.traces if has_called_tool(trace)]
+    errors = [error for trace in blamed for error in trace.errors]
+    for error in [*errors, *(episode.errors if blamed else ())]:
+        if error.type == SandboxError.__name__:
+            error.type = SandboxEndedError.__name__
+    for trace in blamed:
+        if trace.stop_condition == stop_condition(SandboxError()):
+            trace.stop_condition = stop_condition(SandboxEndedError())
 
 
 def unscore_failed(trace: AnyTrace) -> None:

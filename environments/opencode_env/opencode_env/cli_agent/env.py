@@ -37,7 +37,7 @@ from verifiers.v1.utils.compile import resolve_runtime_config
 from verifiers.v1.utils.decorators import invoke
 from verifiers.v1.utils.generic import concrete_type
 
-from opencode_env.cli_agent.classification import fail_stage_timeout, unscore_failed, zero_spoilt
+from opencode_env.cli_agent.classification import blame_own_programs, fail_stage_timeout, unscore_failed, zero_spoilt
 from opencode_env.cli_agent.containers import provision_container
 from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
@@ -220,6 +220,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     ) -> Episode[Any, Any, Any]:
         """One episode, whatever came of it, in a form that can be written down."""
         episode: Episode[Any, Any, Any] = await super().run_episode(task, ctx, **watchers)
+        blame_own_programs(episode)
         replace_surrogates(episode)
         shorten_tasks(episode)
         if episode.errors:

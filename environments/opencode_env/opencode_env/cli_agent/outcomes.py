@@ -139,12 +139,13 @@ class Outcome(Enum):
         also="on the episode, no sandbox started",
     )
     SANDBOX_GONE = Row(
-        "the sandbox is gone, or the agent's processes could not be ended", "`--env.retries`", errors=("SandboxError",)
+        "before the agent's first tool call the sandbox is gone, or failed, or the agent's processes could not be ended",
+        "`--env.retries`",
+        errors=("SandboxError",),
     )
     SANDBOX_ENDED = Row(
-        "scripts in the sandbox should have ended them, and the agent had called a tool: as root it can replace them; "
-        "or a Prime sandbox ended and does not say why",
-        "a sandbox whose agent is not root",
+        "the same after a tool call, wherever it is noticed; or a Prime sandbox ended and does not say why",
+        "programs of the agent's can do that; more memory, or an agent that is not root; a rule of `--env.retries`",
         errors=("SandboxEndedError",),
         again=False,
     )

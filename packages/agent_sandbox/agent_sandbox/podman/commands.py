@@ -102,8 +102,10 @@ class Commands:
         self._container = container
         self._processes: list[PodmanProcess] = []
 
-    def _arguments(self, env: Mapping[str, str], user: str | None, command: str = "", *mode: str) -> list[str]:
-        """What comes before the words of a command, by whose identity the supervisor finds what it started."""
+    async def _arguments(self, env: Mapping[str, str], user: str | None, command: str = "", *mode: str) -> list[str]:
+        """What comes before the words of a command, by whose identity the supervisor finds what it started; podman will
+        not have to wait for what an agent that is root has put in the place of the accounts."""
+        await self._container.channel.request("accounts")
         settings = without_proxy(env, self._container.image_env)
         marked = {**settings, COMMAND_VARIABLE.decode(): command} if command else settings
         variables = [word for name, value in marked.items() for word in ("--env", f"{name}={value}")]
@@ -115,7 +117,7 @@ class Commands:
         cancellation goes on."""
         command = uuid.uuid4().hex
         ended = partial(end_command, self._container, command)
-        result = await engine.call(*self._arguments(env, user, command), *argv, end=ended)
+        result = await engine.call(*await self._arguments(env, user, command), *argv, end=ended)
         if result.exit_code != 0:
             self._container.require_alive("a command ran in it")
         return result
@@ -126,7 +128,7 @@ class Commands:
         """Start a process whose three streams stay open; not `interactive`, its stdin is empty."""
         command = uuid.uuid4().hex
         mode = ["--interactive"] if interactive else []
-        arguments = [*self._arguments(env, user, command, *mode), *argv]
+        arguments = [*await self._arguments(env, user, command, *mode), *argv]
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             (stdin, to), (out, stdout), (error, stderr) = pipes(3)
             for fd in (stdin, stdout, stderr):
@@ -141,7 +143,7 @@ class Commands:
 
     async def background(self, argv: Sequence[str], env: Mapping[str, str], log: str, user: str | None = None) -> None:
         """Start a process that nobody waits for, with its output in the file `log` inside."""
-        arguments = self._arguments(env, user, "", "--detach")
+        arguments = await self._arguments(env, user, "", "--detach")
         answer = await engine.call(*arguments, "sh", "-c", _BACKGROUND, "background", log, *argv)
         if answer.exit_code != 0:
             self._container.require_alive("a process was started in the background")

@@ -32,6 +32,9 @@ _ATTEMPTS = 4
 _SUPERVISOR_TIMEOUT_S = 60.0
 """It takes 30 ms, or as long as a machine with many rollouts too many makes it wait."""
 _REMOVE_TIMEOUT_S = 60.0
+_SCORES_OF_ONE = tuple(
+    f"/proc/1/{of}{name}" for of in ("", "task/1/") for name in ("oom_adj", "oom_score_adj")
+)
 
 
 @dataclass(frozen=True)
@@ -207,6 +210,8 @@ def run_arguments(options: ContainerOptions, name: str, directory: Path) -> list
     # SIGKILL, because a `sleep` that is process 1 ignores everything else and a removal would wait ten seconds for it.
     arguments = ["run", "--detach", "--name", name, "--network", "bridge", "--http-proxy=false"]
     arguments += ["--stop-signal", "KILL", "--stop-timeout", "0", "--pidfile", str(directory / "pid")]
+    # So that root inside cannot choose process 1, and with it the container, to be ended for want of memory.
+    arguments += ["--security-opt", f"mask={':'.join(_SCORES_OF_ONE)}"]
     if options.restricted:
         # podman would write its own file anew when the network goes.
         arguments += ["--no-hosts", "--volume", f"{directory / 'hosts'}:/etc/hosts:ro"]

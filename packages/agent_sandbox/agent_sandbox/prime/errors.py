@@ -66,7 +66,7 @@ class SandboxDiskError(SandboxError):
 
 
 class SandboxEndedError(SandboxError):
-    """The sandbox ended under its rollout, or says nothing sound of a command's end: its lifetime was over, its machine
+    """The sandbox failed under its rollout, or says nothing sound of a command's end: its lifetime was over, its machine
     went, or its agent did that."""
 
 

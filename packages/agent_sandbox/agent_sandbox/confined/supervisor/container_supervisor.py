@@ -1,8 +1,9 @@
 """The supervisor of a container: a host process that reaches into the container's network and ends its processes.
 
 It answers on the same control socket as process 1 of a confined sandbox, and ends when that closes. Invariants: nothing
-inside sees it, because it joins the container's user and network namespaces only; and a signal goes to a process of
-the container's cgroup or to none.
+inside sees it, because it joins the container's user and network namespaces only; a signal goes to a process of the
+container's cgroup or to none; and process 1, whose end is the container's, never runs again: it is traced and held
+still, so that nobody else can trace it and nothing that is written into it is run.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import _signal  # type: ignore[import-not-found]
 import _socket
 import ctypes
 import os
+import stat
 import sys
 import time
 
@@ -24,6 +26,13 @@ _TOOL_VARIABLE = b"VF_STATE_SECRET="
 """In the environment of verifiers' tool servers."""
 _CGROUPS = "/sys/fs/cgroup"
 _PAUSE_S = 0.002
+_SEIZE, _INTERRUPT = 0x4206, 0x4207
+_EVERY_CHILD = 0x40000000
+"""`__WALL`: `waitpid` waits for what is traced, too."""
+_NEVER_FOR_MEMORY = b"-1000"
+_ACCOUNTS = ("/etc/passwd", "/etc/group")
+"""What podman and its runtime read before each command, without a limit of time or size."""
+_MOST_ACCOUNT_BYTES = 1 << 20
 _OF_PROGRAMS = ("collections.abc", "json", "shutil", "stat", "typing")
 """What the programs import that it runs on the container's files."""
 
@@ -32,13 +41,13 @@ class CannotGuard(Exception):
     """The container cannot be told from this machine; the message says in what."""
 
 
-def _cgroup_of(process: int | str) -> tuple[str, str]:
-    """Return where the pids of a process's cgroup are listed: the hierarchy's directory and the path below it."""
+def _cgroup_of(process: int | str, controller: str = "pids") -> tuple[str, str]:
+    """Return a process's cgroup of a controller: the hierarchy's directory and the path below it."""
     unified = ""
     with open(f"/proc/{process}/cgroup") as file:
         for line in file:
             _, controllers, path = line.rstrip("\n").split(":", 2)
-            if "pids" in controllers.split(","):
+            if controller in controllers.split(","):
                 return f"{_CGROUPS}/{controllers}", path
             if not controllers:
                 unified = path
@@ -77,6 +86,38 @@ def _join(pid: int) -> None:
             raise CannotGuard(f"it shares the {kind} namespace of this machine: leave that to the runtime")
 
 
+def _shield(pid: int) -> None:
+    """Keep this machine's kernel from ending process `pid` for want of memory, as far as this process may: by a score,
+    or outside of the group with the container's limit, where groups of memory stand apart from the others (cgroup v1).
+    """
+    root, path = _cgroup_of(pid, "memory")
+    settings = [(f"/proc/{pid}/oom_score_adj", _NEVER_FOR_MEMORY)]
+    if root != _CGROUPS and path == _cgroup_of(pid)[1]:
+        settings.append((f"{root}{os.path.dirname(path)}/cgroup.procs", b"%d" % pid))
+    for name, text in settings:
+        try:
+            with open(name, "wb", buffering=0) as file:
+                file.write(text)
+        except OSError:
+            continue
+
+
+def _hold(pid: int) -> None:
+    """Trace process `pid` and hold it still, where the kernel lets this process; its end is still told to its parent."""
+
+    def reap(*_: object) -> None:
+        try:  # noqa: SIM105 - `contextlib` would have to be imported at every start
+            os.waitpid(pid, os.WNOHANG | _EVERY_CHILD)
+        except ChildProcessError:
+            pass
+
+    libc = ctypes.CDLL(None)
+    if libc.ptrace(_SEIZE, pid, None, None) == 0 and libc.ptrace(_INTERRUPT, pid, None, None) == 0:
+        os.waitpid(pid, _EVERY_CHILD)
+        _signal.signal(_signal.SIGCHLD, reap)
+        reap()
+
+
 def _make_directory(pid: int, path: str) -> None:
     """Make a directory of the container that is missing, for the user of process `pid`; before anything runs there."""
     child = os.fork()
@@ -95,6 +136,21 @@ def _make_directory(pid: int, path: str) -> None:
         code = 0
     finally:
         os._exit(code)
+
+
+def _is_short(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_ACCOUNT_BYTES
+
+
+def _remove_endless(path: str) -> None:
+    """Remove what is at `path`, or the link there, if reading it may take for ever."""
+    try:
+        found = os.stat(path)
+        of_kernel = found.st_dev == os.stat("/proc").st_dev
+        if not stat.S_ISDIR(found.st_mode) and (of_kernel or not _is_short(found)):
+            os.unlink(path)
+    except OSError:  # nothing is there, which is read at once
+        pass
 
 
 def _is_tool(pid: int) -> bool:
@@ -144,6 +200,27 @@ class ContainerSupervisor(messages.Server):
         os.setgroups(groups)
         os.setresgid(group, group, group)
         os.setresuid(user, user, user)
+
+    def on_accounts(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
+        """Remove what stands for the container's accounts if reading it may take for ever."""
+        root = f"/proc/{self._pid}/root"
+        try:
+            usual = stat.S_ISDIR(os.lstat(f"{root}/etc").st_mode)
+            usual = usual and all(_is_short(os.lstat(f"{root}{path}")) for path in _ACCOUNTS)
+        except OSError:
+            usual = False
+        if usual:
+            return b""
+        if child := os.fork():
+            os.waitpid(child, 0)
+            return b""
+        try:
+            os.chroot(root)
+            os.chdir("/")
+            for path in _ACCOUNTS:
+                _remove_endless(path)
+        finally:
+            os._exit(0)
 
     def on_program(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         """Fields: text of a Python program of ours, operands; with its three streams. A process that sees the
@@ -265,7 +342,9 @@ def main(control_fd: int, pid: int, workdir: str) -> None:
     os.umask(0o022)
     try:
         cgroup = _container_cgroup(pid)
+        _shield(pid)
         _join(pid)
+        _hold(pid)
         _make_directory(pid, workdir)
     except (OSError, CannotGuard) as error:
         messages.send(control, (b"0", b"error", str(error).encode()))
