@@ -114,7 +114,9 @@ def test_a_container_that_ends_after_a_tool_call_gets_no_second_try_wherever_tha
     rows = write_rows(home.root / "rows.jsonl", [probe(name, **fields) for name, fields in PLACES.items()])
     scripts = [script(name, bash("exec sleep 4242" if name == "run" else "true"), Reply(text="x")) for name in PLACES]
     chosen = PodmanConfig(image=base_image(SUITES_IMAGE)).model_dump(include={"type", "import_path", "image"})
-    runtime = [word for key, value in chosen.items() for word in (f"--env.agent.runtime.{key.replace('_', '-')}", value)]
+    runtime = [
+        word for key, value in chosen.items() for word in (f"--env.agent.runtime.{key.replace('_', '-')}", value)
+    ]
 
     async def run() -> tuple[Finished, int]:
         ended: set[str] = set()

@@ -32,9 +32,7 @@ _ATTEMPTS = 4
 _SUPERVISOR_TIMEOUT_S = 60.0
 """It takes 30 ms, or as long as a machine with many rollouts too many makes it wait."""
 _REMOVE_TIMEOUT_S = 60.0
-_SCORES_OF_ONE = tuple(
-    f"/proc/1/{of}{name}" for of in ("", "task/1/") for name in ("oom_adj", "oom_score_adj")
-)
+_SCORES_OF_ONE = tuple(f"/proc/1/{of}{name}" for of in ("", "task/1/") for name in ("oom_adj", "oom_score_adj"))
 
 
 @dataclass(frozen=True)

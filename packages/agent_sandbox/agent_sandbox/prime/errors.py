@@ -66,8 +66,8 @@ class SandboxDiskError(SandboxError):
 
 
 class SandboxEndedError(SandboxError):
-    """The sandbox failed under its rollout, or says nothing sound of a command's end: its lifetime was over, its machine
-    went, or its agent did that."""
+    """The sandbox failed under its rollout, or says nothing sound of a command's end: its lifetime was over, its
+    machine went, or its agent did that."""
 
 
 class SandboxGatewayError(SandboxError):

@@ -103,7 +103,7 @@ def _shield(pid: int) -> None:
 
 
 def _hold(pid: int) -> None:
-    """Trace process `pid` and hold it still, where the kernel lets this process; its end is still told to its parent."""
+    """Trace process `pid` and hold it still, where the kernel lets this one; its parent still learns of its end."""
 
     def reap(*_: object) -> None:
         try:  # noqa: SIM105 - `contextlib` would have to be imported at every start
