@@ -273,8 +273,8 @@ def fail_stage_timeout(trace: AnyTrace) -> None:
 
 
 def blame_own_programs(episode: Episode[Any, Any, Any]) -> None:
-    """Have the failure of a sandbox count as one that the agent can have chosen, wherever it was noticed, once the model
-    has called a tool there."""
+    """Have the failure of a sandbox count as one that the agent can have chosen, wherever it was noticed, once the
+    model has called a tool there."""
     blamed = [trace for trace in episode.traces if has_called_tool(trace)]
     errors = [error for trace in blamed for error in trace.errors]
     for error in [*errors, *(episode.errors if blamed else ())]:

@@ -139,7 +139,7 @@ class Outcome(Enum):
         also="on the episode, no sandbox started",
     )
     SANDBOX_GONE = Row(
-        "before the agent's first tool call the sandbox is gone, or failed, or the agent's processes could not be ended",
+        "before the agent's first tool call the sandbox is gone, or failed, or processes could not be ended",
         "`--env.retries`",
         errors=("SandboxError",),
     )
