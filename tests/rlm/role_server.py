@@ -79,7 +79,7 @@ class Rollout:
         sent.setdefault("Authorization", f"Bearer {secret or self.secret}")
         try:
             async with self.http.post(f"{self.url}{CHAT}", json=body, headers=sent) as response:
-                return Answer(response.status, await response.text())
+                return Answer(response.status, await response.text(), response.headers)
         except (ClientError, ConnectionError) as error:
             return Answer(0, f"{type(error).__name__}: {error}")
 
@@ -101,6 +101,7 @@ class Answer:
 
     status: int
     body: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

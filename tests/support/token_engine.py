@@ -62,6 +62,7 @@ class TokenEngine:
         policy: what they say.
         window: tokens that a prompt may have, as a model card says; None = none says anything.
         sub_family: how the sub model writes; None = as the main one.
+        token_ids: whether logprobs name tokens by their ids, as vLLM 0.32 does.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class TokenEngine:
         policy: Policy,
         window: int | None = None,
         sub_family: Family | None = None,
+        token_ids: bool = False,
     ) -> None:
         self.tokenizer = loaded_tokenizer(tokenizer)
         self.calls: list[Call] = []
@@ -81,6 +83,7 @@ class TokenEngine:
         self._sub_family = sub_family or family
         self._policy = policy
         self._window = window
+        self._token_ids = token_ids
 
     def of(self, model: str) -> list[Call]:
         """The calls of one model."""
@@ -120,7 +123,12 @@ class TokenEngine:
         completion = self.sample(says.text + stop, self.asked)
         logprobs = self.logprobs(prompt, completion, body["sampling_params"])
         pairs = zip(completion, logprobs, strict=True)
-        content = [{"token": f"token_id:{token}", "logprob": logprob} for token, logprob in pairs]
+        content = [
+            {"token_id": token, "logprob": logprob, "top_logprobs": [{"token_id": token, "logprob": logprob}]}
+            if self._token_ids
+            else {"token": f"token_id:{token}", "logprob": logprob}
+            for token, logprob in pairs
+        ]
         reason = "stop" if says.stops else "length"
         choice = {"index": 0, "token_ids": completion, "logprobs": {"content": content}, "finish_reason": reason}
         if says.spoil is None:

@@ -77,6 +77,7 @@ async def train(
     sub: Mapping[str, Sequence[Says]] | None = None,
     sub_family: Family | None = None,
     window: int | None = None,
+    token_ids: bool = False,
     first: Any = "segment 0",
     server: Callable[[], Interception] | None = None,
     **harness: Any,
@@ -90,12 +91,13 @@ async def train(
         sub: what sub-agents' models say, by a word of their prompt; None = the harness without recursion.
         sub_family: of their model; None = the main agent's.
         window: tokens that a prompt may have.
+        token_ids: see `TokenEngine`.
         first: what the user says first.
         server: makes what serves the model calls; None = the role interception.
         harness: fields of the harness.
     """
     lines = Lines(family, [says for segment in segments for says in segment], sub or {})
-    engine = TokenEngine(tokenizer, family, lines, window, sub_family)
+    engine = TokenEngine(tokenizer, family, lines, window, sub_family, token_ids)
     made = role_interception(InterceptionServerConfig()) if server is None else server()
     async with engine.serving() as url, made as interception:
         client, other = (train_client(url, each, tokenizer) for each in (family, sub_family or family))

@@ -72,10 +72,24 @@ class Call:
     masking: Masking | None = None
     """Takes its endpoint's keys out of what that answers."""
     # What came back.
+    content_type: str = ""
+    """That of a stream."""
+    framed: bool = False
+    """Whether HTTP says that all of a stream came: by its length, or its last chunk."""
     broken: Exception | None = None
     """What ended a stream, when that was a failure."""
     answer: Response | None = None
     """Of a stream that was read."""
+    unusable: bool = False
+    """Whether its endpoint answered something that is no answer, and would do so again."""
+    wait: float = 0.0
+    """Seconds after which its endpoint, which refused it, wants to be asked again."""
+    wait_headers: dict[str, str] = field(default_factory=dict)
+    """Those with which it said so."""
+    estimated: bool = False
+    """Whether the usage of its answer holds an estimate."""
+    call_fields: list[dict[str, Any]] = field(default_factory=list)
+    """For each call of its answer, what the endpoint said of it beside OpenAI's fields."""
     logprobs: list[tuple[str, float]] = field(default_factory=list)
     # What is recorded.
     record: ModelCall | None = None

@@ -43,6 +43,9 @@ class GatewayConfig(BaseConfig):
     filter_requests: bool = True
     """Let through only the harness's own wire formats and request keys, and no address that the endpoint would
     fetch."""
+    ask_streamed: bool = True
+    """Ask a chat endpoint for a stream where the agent asks for one. False asks for the whole answer at once, for an
+    endpoint that does not stream, or whose streams lack log-probabilities; the agent gets a stream either way."""
     filter_headers: bool = True
     """Let through only the request headers that the endpoint needs."""
     mask_keys: bool = True

@@ -6,6 +6,7 @@ whose callers bring endpoints and keys of their own does not grow with them.
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from typing import Any
 
 import httpx
 from agent_sandbox.surrogates import may_hold_surrogate, whole_json
+from openai import AsyncOpenAI
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import BaseClientConfig, Client, TrainClientConfig
 from verifiers.v1.clients.client import RelayReply
@@ -21,8 +23,9 @@ from verifiers.v1.errors import ProviderError, RolloutError
 from verifiers.v1.graph import PendingTurn
 from verifiers.v1.types import Response
 
-from opencode_env.cli_agent.interception import path
+from opencode_env.cli_agent.interception import kept_logprobs, path
 from opencode_env.cli_agent.interception.call import Call
+from opencode_env.cli_agent.interception.endpoint_http import is_framed, look_for_wait
 from opencode_env.cli_agent.interception.masking import Masking, keys_of
 from opencode_env.cli_agent.interception.served_dialect import call_of
 from opencode_env.cli_agent.interception.training_client import model_client
@@ -41,7 +44,9 @@ class EndpointClient(Client):
         self._inner = model_client(config)
         http = getattr(self._inner, "client", None)
         if isinstance(http, httpx.AsyncClient):
-            http.event_hooks = {**http.event_hooks, "response": [*http.event_hooks["response"], _make_whole]}
+            http.event_hooks = {"response": [look_for_wait, _make_whole]}
+        elif isinstance(http, AsyncOpenAI):
+            http._client.event_hooks = {"response": [_name_tokens]}  # there is no public way
 
     async def get_response(
         self,
@@ -70,13 +75,17 @@ class EndpointClient(Client):
         call = call_of(dialect)
         async with self._asking(call) as goes_on:
             content_type, came = "text/event-stream", call.known_answer
-            if came is None:
+            call.framed = came is not None
+            if came is None and call.is_chat and not call.gateway.config.ask_streamed:
+                came = await self._whole(call, body, session_id, headers)
+            elif came is None:
                 reply = await self._inner.relay(dialect, body, session_id=session_id, headers=headers)
-                content_type = reply.content_type
+                content_type = call.content_type = reply.content_type
                 try:
                     came = await _read(call, reply, goes_on)
                 finally:
                     await reply.close()
+                call.framed = call.broken is None and is_framed(reply)
             events = list(came)
             try:
                 for step in path.STREAM:
@@ -89,6 +98,16 @@ class EndpointClient(Client):
         if turns is not None and call.answer_place is not None and call.known_answer is None:
             await turns.answered(call.answer_place, came)
         return RelayReply(content_type, _again(events), _closed)
+
+    async def _whole(
+        self, call: Call, body: dict[str, Any], session_id: str | None, headers: Mapping[str, str] | None
+    ) -> list[bytes]:
+        """The events of an answer that was asked for at once. Changes `framed` and `logprobs`."""
+        whole = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
+        response = await self._inner.get_response(call.reading, whole, SamplingConfig(), session_id, None, headers)
+        kept_logprobs.take_from_answer(call, response)  # they have no place in the events
+        call.framed = True
+        return call.dialect.stream_events(response.raw or {})
 
     async def relay_aux(
         self, dialect: Dialect[Any], route: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
@@ -178,6 +197,15 @@ async def _make_whole(response: httpx.Response) -> None:
         except (ValueError, RecursionError):
             return  # the engine says what is wrong with it
         response._content = json.dumps(whole).encode()  # which httpx returns from here on; there is no public way
+
+
+_TOKEN_ID = re.compile(rb'"token_id"\s*:\s*(\d+)')
+
+
+async def _name_tokens(response: httpx.Response) -> None:
+    """Give the tokens of an engine's log-probabilities the form that renderers reads: vLLM 0.32 sends their ids."""
+    if b'"token_id"' in await response.aread():
+        response._content = _TOKEN_ID.sub(rb'"token":"token_id:\1"', response.content)
 
 
 class KeptClients:

@@ -16,7 +16,9 @@ from typing import Any
 
 import httpx
 from verifiers.v1.clients import BaseClientConfig, EvalClient
+from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.dialects import Dialect
+from verifiers.v1.errors import model_error
 
 CONNECTIONS = 1000
 """At once, which is verifiers' limit."""
@@ -47,7 +49,55 @@ class EndpointHttp(EvalClient):
         return self._made[key].copy()
 
     async def _request(self, url: Any, *args: Any, **options: Any) -> httpx.Response:
-        return await super()._request(self._url(url), *args, **options)
+        try:
+            response = await super()._request(self._url(url), *args, **options)
+        except Refused as refused:
+            status = refused.response.status_code
+            told = f"upstream {status}: {refused.response.text}"
+            raise model_error(told, status_code=status) from refused
+        if not options.get("stream") and response.content.lstrip()[:1] not in (b"{", b"["):
+            raise NoJsonError(response)
+        return response
+
+
+class Refused(Exception):
+    """An endpoint does not take a call now; its response, read, may say when it does."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__()
+        self.response = response
+
+
+async def look_for_wait(response: httpx.Response) -> None:
+    """Keep a refusal whole that may say when to ask again: verifiers keeps its text only.
+
+    Raises:
+        Refused: it is one.
+    """
+    if response.status_code in WAITING:
+        await response.aread()
+        raise Refused(response)
+
+
+WAITING = (429, 503)
+"""Statuses whose headers may say when to ask again."""
+
+
+class NoJsonError(Exception):
+    """An endpoint answered a request for a whole answer with what is no JSON."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        kind = response.headers.get("content-type", "no content type")
+        super().__init__(f"the endpoint answered {response.status_code} with {kind}")
+        self.text = response.text
+
+
+def is_framed(reply: RelayReply) -> bool:
+    """Whether the end of a reply that was read without an error is that of its answer: a body that ends with its
+    connection may have been cut."""
+    response = getattr(reply.close, "__self__", None)  # verifiers hands on no more of it
+    headers = response.headers if isinstance(response, httpx.Response) else {}
+    return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "")
 
 
 class Connections(httpx.AsyncBaseTransport):

@@ -26,6 +26,7 @@ from verifiers.v1.types import (
 from opencode_env.cli_agent.interception.conversations import AskedRequests, Forks, OwnNodes
 from opencode_env.cli_agent.interception.request_rules import EchoRules
 from opencode_env.cli_agent.interception.restored import (
+    CALL_FIELDS,
     Issued,
     Message,
     Restored,
@@ -248,7 +249,8 @@ class History:
             self._valid[node] = takes_back(sampled)
         valid = self._valid[node]
         found.owed = issued_calls(echo, ids, valid=valid)
-        found.add(node, sampled_on_wire(sampled, echo) if valid else echo_on_wire(echo, found.owed))
+        fields = self._session.trace.info.get(CALL_FIELDS, {}).get(str(node), ())
+        found.add(node, sampled_on_wire(sampled, echo, fields) if valid else echo_on_wire(echo, found.owed))
 
 
 def _texts(echo: Message) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 from verifiers.v1.types import Response
 
-from opencode_env.cli_agent.interception import kept_logprobs
+from opencode_env.cli_agent.interception import chat_answers, kept_logprobs
 from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.steps import answer, arrival, body, turn
 from opencode_env.cli_agent.interception.training_client import require_evidence
@@ -42,6 +42,7 @@ ANSWER: Sequence[Callable[[Call, Response], Response]] = (
 
 STREAM: Sequence[Callable[[Call, list[bytes]], list[bytes]]] = (
     answer.mask_events,
+    answer.require_stream,
     answer.whole_texts,
     kept_logprobs.take_from_stream,
     answer.require_whole,
@@ -50,6 +51,7 @@ STREAM: Sequence[Callable[[Call, list[bytes]], list[bytes]]] = (
 """The same, where it answers with a stream."""
 
 FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
+    answer.take_wait,
     answer.as_failed_call,
     answer.mask_failure,
     answer.shorten,
@@ -61,12 +63,17 @@ RECORD: Sequence[Callable[[Call], None]] = (
     turn.commit,
     turn.mask,
     kept_logprobs.keep,
+    chat_answers.note_forms,
     turn.count,
     arrival.record_caller,
 )
 """After verifiers' server has recorded the call."""
 
-RESPONSE: Sequence[Callable[[Call, web.StreamResponse], web.StreamResponse]] = (answer.end_by_its_answer,)
+RESPONSE: Sequence[Callable[[Call, web.StreamResponse], web.StreamResponse]] = (
+    answer.end_by_its_answer,
+    answer.say_that_it_is_hopeless,
+    answer.say_when,
+)
 """On the path back to the agent."""
 
 BESIDE: Sequence[Callable[[Call], Awaitable[None]]] = (

@@ -22,6 +22,10 @@ from verifiers.v1.types import AssistantMessage, ToolCall
 Message = dict[str, Any]
 """A chat message as it stands in a request."""
 
+CALL_FIELDS = "call_fields"
+"""Key in a trace's `info`: by node, for each call of an answer what the endpoint said of it beside OpenAI's fields and
+wants back, such as Gemini's `thought_signature`; absent without any."""
+
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NO_ID = "call_without_id"
 """Stands for the empty id, which a model may give to one call of an answer."""
@@ -70,11 +74,15 @@ def _is_object(arguments: str) -> bool:
         return False
 
 
-def sampled_on_wire(sampled: AssistantMessage, echo: Message) -> Message:
-    """An answer that an endpoint `takes_back`: with the words that were sampled, and otherwise as its agent sent it."""
+def sampled_on_wire(sampled: AssistantMessage, echo: Message, fields: Sequence[dict[str, Any]] = ()) -> Message:
+    """An answer that an endpoint `takes_back`: with the words that were sampled, and otherwise as its agent sent it.
+    `fields` are for each call those that the endpoint gave beside OpenAI's: some want them back, and few agents keep
+    them."""
     wire: Message = dict(echo)
     if sampled.tool_calls:
         wire["tool_calls"] = [call_on_wire(call, call.id or _NO_ID) for call in sampled.tool_calls]
+        for call, more in zip(wire["tool_calls"], fields, strict=False):
+            call.update(more)
     if sampled.provider_state:
         wire["reasoning_details"] = sampled.provider_state
     return wire

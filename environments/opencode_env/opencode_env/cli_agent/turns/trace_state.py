@@ -16,6 +16,7 @@ from verifiers.v1.types import Tool
 
 from opencode_env.cli_agent.interception.conversations import RECORD as FORKS
 from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS
+from opencode_env.cli_agent.interception.restored import CALL_FIELDS
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record
 
 SUB = "sub"
@@ -52,7 +53,7 @@ def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = 
         "tools": [tool.model_dump(mode="python") for tool in trace.tools],
         "media": {str(key): value for key, value in trace.mm_token_type_id_map.items()},
         "program_calls": list(trace.info.get(AGENT_RECORD, {}).get(PROGRAM_CALLS, ())),
-        "info": {key: deepcopy(trace.info[key]) for key in info if key in trace.info},
+        "info": {key: deepcopy(trace.info[key]) for key in (CALL_FIELDS, *info) if key in trace.info},
         "forks": deepcopy(trace.info.get(FORKS)),
         "leaf": leaf,
     }

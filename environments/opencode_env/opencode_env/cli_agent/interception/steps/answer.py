@@ -17,10 +17,14 @@ ids are keys like any other; an answer with calls does not say that it stopped. 
 so, and may end there.
 """
 
+import json
 import re
+import time
 import uuid
+from email.utils import parsedate_to_datetime
 from typing import Any
 
+import httpx
 from agent_sandbox import surrogates
 from aiohttp import web
 from renderers.client import MalformedGenerateResponseError
@@ -29,7 +33,9 @@ from verifiers.v1.errors import ProviderError, RolloutError
 from verifiers.v1.types import Response
 
 from opencode_env.cli_agent.interception.call import Call
-from opencode_env.cli_agent.interception.chat_answers import stream_parser
+from opencode_env.cli_agent.interception.chat_answers import quoted, said_error, stream_parser, unusable
+from opencode_env.cli_agent.interception.endpoint_http import WAITING, NoJsonError
+from opencode_env.cli_agent.interception.refusals import error_answer
 
 MAX_DEPTH = 500
 """How deep lists and objects of one call's arguments may nest; Python's reader gives up below a thousand."""
@@ -97,6 +103,7 @@ def _make_sound(raw: dict[str, Any]) -> None:
 
 
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"[^"]')
+_DATA = re.compile(rb"^data:", re.MULTILINE)
 
 
 def mask_answer(call: Call, response: Response) -> Response:
@@ -123,6 +130,30 @@ def whole_texts(call: Call, events: list[bytes]) -> list[bytes]:
     return surrogates.whole_events(events)
 
 
+def require_stream(call: Call, events: list[bytes]) -> list[bytes]:
+    """Refuse what is no stream: an error, a page, a whole completion.
+
+    Raises:
+        ProviderError: it says what came.
+    """
+    if not call.is_chat or call.broken is not None or any(map(_DATA.search, events)):
+        return events
+    body = b"".join(event for event in events if not event.startswith(b":")).strip()
+    if not body:
+        return events
+    text = body.decode(errors="replace")
+    told = f"the endpoint answered a request for a stream with {call.content_type or 'no content type'}"
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    if isinstance(said, dict) and said.get("choices"):
+        told += f" and a whole answer (it must stream; --env.gateway.ask-streamed false asks for that): {quoted(text)}"
+    elif isinstance(said, dict) and said.get("error"):
+        raise said_error(call, said["error"], f"{told} and an error: {quoted(text)}")
+    raise unusable(call, f"{told}: {quoted(text)}")
+
+
 def require_whole(call: Call, events: list[bytes]) -> list[bytes]:
     """Refuse a stream that broke, or a chat completion that holds an error or ends without a finish reason: other
     formats name their end themselves. Only events that can matter are parsed, because every token comes through here.
@@ -132,16 +163,20 @@ def require_whole(call: Call, events: list[bytes]) -> list[bytes]:
     """
     for event in events if call.is_chat else ():
         if b'"error"' in event and isinstance(said := parse_sse_event(event), dict) and said.get("error"):
-            error = said["error"]
-            told = str(error.get("message", error) if isinstance(error, dict) else error)[:500]
-            raise ProviderError(f"the model's stream ended with an error: {told}")
+            told = f"the model's stream ended with an error: {quoted(_message(said['error']))}"
+            raise said_error(call, said["error"], told, begun=True)
     if isinstance(call.broken, RolloutError):
         raise call.broken
     if call.broken is not None:  # what verifiers takes for the provider's failure too
         raise ProviderError(str(call.broken)) from call.broken
     if call.is_chat and not any(map(_FINISH.search, events)):
-        raise ProviderError("the model's stream ended without a finish reason")
+        told = "the model's stream ended without a finish reason"
+        raise unusable(call, told) if call.framed or any(map(is_sse_done_event, events)) else ProviderError(told)
     return events
+
+
+def _message(error: Any) -> Any:
+    return error.get("message", error) if isinstance(error, dict) else error
 
 
 def in_one_event(call: Call, events: list[bytes]) -> list[bytes]:
@@ -150,14 +185,14 @@ def in_one_event(call: Call, events: list[bytes]) -> list[bytes]:
     Changes `answer`, which need not be read again.
 
     Raises:
-        ProviderError: there was no `[DONE]`.
+        ProviderError: there was no `[DONE]`, and nothing else says that all of it came.
     """
     if not call.is_chat:
         return events
     parser = stream_parser(call)
     for event in events:
         parser.feed(event)
-    if not any(map(is_sse_done_event, events)):
+    if not call.framed and not any(map(is_sse_done_event, events)):
         raise ProviderError("the model's stream ended before its terminal event")
     call.answer = with_sound_calls(parser.finish())
     return call.dialect.stream_events(call.answer.raw or {})
@@ -178,13 +213,48 @@ _MAY_PASS = re.compile(r"429|50[0234]|524|server error")
 
 
 def as_failed_call(call: Call, error: Exception) -> Exception:
-    """What a training client says of a request that its renderer has no form for, or an answer without evidence."""
+    """What a client says of an answer that is no JSON, and a training client of a request that its renderer has no form
+    for, or an answer without evidence."""
+    if isinstance(error, NoJsonError):
+        return unusable(call, f"{error}: {quoted(error.text)}")
     if call.trains:
         if isinstance(error, NotImplementedError):
             return ProviderError(f"the training client cannot ask this: {error}", status_code=400)
         if isinstance(error, MalformedGenerateResponseError):
-            return ProviderError(f"the engine's answer cannot be trained on: {error}")
+            told = f"the engine's answer cannot be trained on: {error}"
+            return ProviderError(told) if _OF_ONE_SAMPLE.search(told) else unusable(call, told)
+        if isinstance(error, ProviderError) and error.status_code in (403, 404):
+            error.args = (f"{error} ({_NO_GENERATE})",)
     return error
+
+
+_OF_ONE_SAMPLE = re.compile("must be finite|sampling evidence")
+_NO_GENERATE = "vLLM from 0.30 on serves /inference/v1/generate only when it is started with --enable-scale-out"
+
+
+def take_wait(call: Call, error: Exception) -> Exception:
+    """Take up when a refused call may be made again, if its endpoint says so. Changes `wait` and `wait_headers`."""
+    refused = getattr(error.__cause__, "response", None)
+    if isinstance(refused, httpx.Response) and refused.status_code in WAITING:
+        call.wait_headers = {name: refused.headers[name] for name in _WAITS if name in refused.headers}
+        call.wait = max(map(_seconds, call.wait_headers.items()), default=0.0)
+    return error
+
+
+_WAITS = ("retry-after-ms", "retry-after")
+
+
+def _seconds(header: tuple[str, str]) -> float:
+    """How long a header of a refusal asks to wait; 0 where it cannot be read."""
+    name, value = header
+    try:
+        return max(0.0, float(value) / (1000 if name == "retry-after-ms" else 1))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return 0.0
 
 
 def mask_failure(call: Call, error: Exception) -> Exception:
@@ -209,7 +279,33 @@ def say_that_it_may_pass(call: Call, error: Exception) -> Exception:
     """Let a failure that may pass say so in words that an agent takes for a reason to try again: a stream that is kept
     alive has no status left for it."""
     status = getattr(error, "status_code", 502)
+    if _is_hopeless(call):
+        return error
     may_pass = isinstance(error, RolloutError) and (status in (408, 409, 429) or status >= 500)
     if may_pass and not _MAY_PASS.search(str(error)):
         error.args = (f"server error: {error}",)
     return error
+
+
+def _is_hopeless(call: Call) -> bool:
+    """Whether an endpoint answered a rollout's first call with what is no answer: it would do so again. Later it may
+    have been a moment's."""
+    tally = call.gateway.calls.tally if call.sub is None else call.sub.session.tally
+    return call.unusable and tally.turns == 0
+
+
+NOT_AGAIN = "the model endpoint gives no answer that can be used, and would give none if it was asked again"
+"""What an agent is told then: a text in which no agent finds a reason to try again. The trace says the rest."""
+
+
+def say_that_it_is_hopeless(call: Call, response: web.StreamResponse) -> web.StreamResponse:
+    """The response to a call that would fail again, of a status at which nobody tries that."""
+    failed = isinstance(response, web.Response) and response.status >= 400
+    return error_answer(call.dialect, NOT_AGAIN, 400) if failed and _is_hopeless(call) else response
+
+
+def say_when(call: Call, response: web.StreamResponse) -> web.StreamResponse:
+    """The response to a call that the endpoint refused, with when it may be made again."""
+    if response.status in WAITING and not response.prepared:
+        response.headers.update(call.wait_headers)
+    return response
