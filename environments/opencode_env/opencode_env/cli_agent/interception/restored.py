@@ -24,7 +24,7 @@ Message = dict[str, Any]
 
 CALL_FIELDS = "call_fields"
 """Key in a trace's `info`: by node, for each call of an answer what the endpoint said of it beside OpenAI's fields and
-wants back, such as Gemini's `thought_signature`; absent without any."""
+wants back, such as the signature of a thought; absent without any."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NO_ID = "call_without_id"
