@@ -2,7 +2,7 @@
 """Writes the reference pages that the code knows: `python scripts/make_reference.py`; with `--check` says what differs.
 
 `docs/reference/options.md` comes from the configuration classes, `commands.md` from the argument parsers and server
-settings, and the table of `outcomes.md` from the table of outcomes.
+settings, the table of `outcomes.md` from the table of outcomes, and those of `api.md` from docstrings.
 """
 
 import argparse
@@ -315,7 +315,33 @@ def outcomes_page() -> str:
     return re.sub(r"\| what happened \| trace \|.*?(?=\n\n)", lambda _: documented(), page, count=1, flags=re.DOTALL)
 
 
-PAGES = {"options.md": options_page, "commands.md": commands_page, "outcomes.md": outcomes_page}
+def api_page() -> str:
+    """The page of public names, its tables made anew; the site shows the whole docstrings below them."""
+
+    def section(found: re.Match[str]) -> str:
+        members = re.search(r"members: \[(.*?)\]", found["rest"])
+        module = importlib.import_module(found["module"])
+        names = members[1].split(", ") if members else sorted(module.__all__)
+        rows = [f"| `{name}` | {cell(first_sentence(name, getattr(module, name)))} |" for name in names]
+        return "\n".join([f"## {found['module']}", "", "| name | what it is |", "| --- | --- |", *rows, "", found["rest"]])
+
+    page = (REFERENCE / "api.md").read_text()
+    return re.sub(r"## (?P<module>[\w.]+)\n\n(?:\|[^\n]*\n)*\n?(?P<rest>:::[^#]*)", section, page)
+
+
+def first_sentence(name: str, value: object) -> str:
+    """The first sentence of a docstring; of what is neither a class nor a function, which kind it is."""
+    if not (inspect.isclass(value) or inspect.isroutine(value)) or getattr(value, "__name__", name) != name:
+        return "constant" if isinstance(value, str | int) else "type"
+    return re.split(r"(?<=\.) ", " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split()))[0]
+
+
+PAGES = {
+    "options.md": options_page,
+    "commands.md": commands_page,
+    "outcomes.md": outcomes_page,
+    "api.md": api_page,
+}
 
 
 def main() -> int:
