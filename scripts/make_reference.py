@@ -323,7 +323,9 @@ def api_page() -> str:
         module = importlib.import_module(found["module"])
         names = members[1].split(", ") if members else sorted(module.__all__)
         rows = [f"| `{name}` | {cell(first_sentence(name, getattr(module, name)))} |" for name in names]
-        return "\n".join([f"## {found['module']}", "", "| name | what it is |", "| --- | --- |", *rows, "", found["rest"]])
+        return "\n".join(
+            [f"## {found['module']}", "", "| name | what it is |", "| --- | --- |", *rows, "", found["rest"]]
+        )
 
     page = (REFERENCE / "api.md").read_text()
     return re.sub(r"## (?P<module>[\w.]+)\n\n(?:\|[^\n]*\n)*\n?(?P<rest>:::[^#]*)", section, page)

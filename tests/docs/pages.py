@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-GENERATED = ("docs/reference/options.md", "docs/reference/commands.md", "docs/reference/outcomes.md", "docs/reference/api.md")
+GENERATED = (
+    "docs/reference/options.md",
+    "docs/reference/commands.md",
+    "docs/reference/outcomes.md",
+    "docs/reference/api.md",
+)
 """Pages that `scripts/make_reference.py` writes, in whole or in part."""
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 PAGES = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
