@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal
 import verifiers.v1 as vf
 from agent_sandbox.surrogates import has_lone_surrogate
 from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
-from agent_sandbox.toolbox.scoring import ScoringError, scoring_of
+from agent_sandbox.toolbox.scoring import Scoring, ScoringError, scoring_of
 from agent_sandbox.toolbox.workdir import in_workdir
 from mathverdict.finals import reference_value
 from mathverdict.verdict import Source
@@ -43,6 +43,8 @@ class MathConfig(JudgeOptions):
     more make nothing faster."""
     max_answer_bytes: int = Field(64 * 1024, ge=1, le=1 << 20)
     """A larger answer is a 0 ("oversized")."""
+    accept_unrounded: bool = False
+    """Also take a value that rounds to the reference where that is a decimal, as 1/3 to 0.33."""
     use_judge_fallback: bool = False
     """Ask a language model when the rules say no to an answer that is there."""
 
@@ -195,13 +197,19 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
     def _pool(self) -> WorkerPool:
         return shared_pool(self, self.config.max_workers or usable_cores())
 
-    async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str) -> Ruling:
+    async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str, question: str) -> Ruling:
         """The rules' result on a bounded file that is taken out of the sandbox."""
         found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
         if found.state is not FileState.TEXT:
             return Ruling(RulesResult(False, found.state.name.lower()))
-        seconds, scoring = self.config.timeout_seconds, scoring_of(runtime)
-        return Ruling(await self._pool().verify(reference, found.text, "file", seconds, scoring), found.text)
+        return Ruling(await self._verified(reference, found.text, "file", question, scoring_of(runtime)), found.text)
+
+    async def _verified(
+        self, reference: str, text: str, source: Source, question: str, scoring: Scoring | None
+    ) -> RulesResult:
+        seconds, unrounded = self.config.timeout_seconds, self.config.accept_unrounded
+        pool = self._pool()
+        return await pool.verify(reference, text, source, seconds, scoring, question=question, unrounded=unrounded)
 
 
 @register_rubric
@@ -213,10 +221,12 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
         if self.config.answer_source == "file":
             if runtime is None:
                 raise ScoringError('answer_source "file" needs a live sandbox: use answer_source "reply"')
-            return await self.rule_on_file(reference, runtime, in_workdir(trace, self.config.answer_path))
+            return await self.rule_on_file(
+                reference, runtime, in_workdir(trace, self.config.answer_path), task.prompt_text
+            )
         reply = trace.last_reply
         if len(reply.encode(errors="replace")) > self.config.max_answer_bytes:
             return Ruling(RulesResult(False, "oversized"))
-        rules = await self._pool().verify(reference, reply, "reply", self.config.timeout_seconds, scoring_of(trace))
+        rules = await self._verified(reference, reply, "reply", task.prompt_text, scoring_of(trace))
         answer = "" if rules.reason == "unfinished_thinking" else reply.rpartition("</think>")[2]
         return Ruling(rules, answer, "reply")

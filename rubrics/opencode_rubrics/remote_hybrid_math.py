@@ -79,8 +79,15 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
     async def _rule_alone(self, task: vf.TaskData, reference: str, path: str, runtime: vf.Runtime) -> Ruling:
         place = await self._place(task, runtime)
         if place is None:
-            return await self.rule_on_file(reference, runtime, path)
-        request = ScorerRequest(reference, path, self.config.max_answer_bytes, self.config.timeout_seconds)
+            return await self.rule_on_file(reference, runtime, path, task.prompt_text)
+        request = ScorerRequest(
+            reference,
+            path,
+            self.config.max_answer_bytes,
+            self.config.timeout_seconds,
+            task.prompt_text,
+            self.config.accept_unrounded,
+        )
         try:
             result = await self._asked(runtime, place, request)
         except ScorerLost as error:
@@ -92,7 +99,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             if isinstance(runtime, TrustedSystem):
                 raise ScoringError(f"the scorer does not start in the local sandbox: {error}") from error
             logger.warning("sandbox %s: no usable Python (%s); verifying on the host", runtime.name, error)
-            return await self.rule_on_file(reference, runtime, path)
+            return await self.rule_on_file(reference, runtime, path, task.prompt_text)
         return _ruling(result, self.config.timeout_seconds)
 
     async def _asked(self, runtime: vf.Runtime, place: _Place, request: ScorerRequest) -> Mapping[str, Any]:

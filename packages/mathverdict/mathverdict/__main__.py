@@ -58,11 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="CPU time for the comparison (default: %(default)s)"
     )
+    parser.add_argument("--question", default="", help="what was asked: it tells units (percent, cents) and options")
+    parser.add_argument("--unrounded", action="store_true", help="also take what rounds to a REFERENCE with decimals")
     given = parser.parse_args(_options_first(sys.argv[1:] if arguments is None else arguments))
     answer = sys.stdin.read() if given.answer == "-" else given.answer
     if not reference_value(given.reference):
         parser.error("the reference is empty")
-    outcome = in_child(partial(_found, given.reference, answer, given.source), given.seconds)
+    outcome = in_child(partial(_found, given, answer), given.seconds)
     if isinstance(outcome, int) and outcome != -DEADLINE_SIGNAL and outcome not in BROKE_DOWN:
         parser.exit(3, f"mathverdict: the comparison ended with exit code {outcome}\n")
     failed = {"right": False, "reason": "timed_out" if outcome == -DEADLINE_SIGNAL else "crashed"}
@@ -80,7 +82,7 @@ def _options_first(arguments: Sequence[str]) -> list[str]:
     for argument in rest:
         if argument == "--":
             texts += rest
-        elif argument in ("--source", "--seconds"):
+        elif argument in ("--source", "--seconds", "--question"):
             options += [argument, next(rest, "")]
         elif argument == "-h" or argument.startswith("--"):
             options.append(argument)
@@ -89,9 +91,10 @@ def _options_first(arguments: Sequence[str]) -> list[str]:
     return [*options, "--", *texts]
 
 
-def _found(reference: str, answer: str, source: Source) -> str:
-    verdict = verify_text(reference, answer, source)
-    value = reference_value(reference)
+def _found(given: argparse.Namespace, answer: str) -> str:
+    source: Source = given.source
+    verdict = verify_text(given.reference, answer, source, question=given.question, unrounded=given.unrounded)
+    value = reference_value(given.reference)
     found: dict[str, object] = {"right": verdict.right, "reason": verdict.reason, "reference": _read(value)}
     # What cannot be compared without an error cannot be explained without one either.
     if verdict.answer and not verdict.reason.startswith("incomparable"):

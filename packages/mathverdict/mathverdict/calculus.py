@@ -27,7 +27,7 @@ _NAMES = (
     "begin end alpha beta gamma delta theta lambda mu sigma phi omega le ge det binom matrix pmatrix bmatrix vmatrix"
 )
 _KNOWN = frozenset(_NAMES.split(" "))
-_TOWER = re.compile(r"\^\s*\{[^{}]*\^|\d{5,}\s*[!^]|\^\s*\{?\s*\d{5,}|!\s*\}?\s*!")
+_TOWER = re.compile(r"\^\s*\{[^{}]*\^|(?<!\d)\d{5,}\s*[!^]|\^\s*\{?\s*\d{5,}|!\s*\}?\s*!")
 
 
 class Unreadable(ValueError):

@@ -6,18 +6,26 @@ Invariant: an answer names a choice only if it names no other and takes nothing 
 import re
 from dataclasses import dataclass
 
-from .words import bare_words, takes_back
+from .words import bare_words
 
 _LETTER = re.compile(
     r"(?:the\s+)?(?:(?:correct\s+)?(?:option|choice|answer)\s+(?:is\s+)?)?\(?\s*([A-J])\s*[).:]?", re.IGNORECASE
 )
-_WITH_TEXT = re.compile(
+WITH_TEXT = re.compile(
     r"(?:(?:option|choice|answer)\s+)?(?:\(\s*(?P<round>[A-J])\s*\)|(?P<plain>[A-J])\s*[).:](?=\s))\s*:?\s*(?P<text>\S.*)",
     re.DOTALL,
 )
 _ANOTHER = re.compile(
     r"^\s*(?:or\b|and\b|[,;&/|])|\(\s*[A-J]\s*\)|(?<![\w\\])[A-J]\s*[).:?]|\b(?:or|and|nor|option|choice)\s+[A-J]\b|\?"
 )
+_RETRACTED = re.compile(
+    r"^(?:is|was|isn|can|could|would|should|might|may|seems?|looks?|as|if|not|no|wrong|incorrect|false)\b(?!,)"
+    r"|\b(?:not|rather|instead|but|no)\W+[A-J](?![\w'])|\b(?:wait|actually|sorry|oops|correction|scratch|ignore|guess"
+    r"|unsure|maybe|perhaps|possibly|mistaken?)\b|\b(?:that|this|it|answer|choice|option)(?:['’]s|\s+is|\s+was)"
+    r"(?:\s+\w+)?\s+(?:wrong|incorrect|false|not)\b",
+    re.IGNORECASE,
+)
+"""A text that speaks of the choice; one of its own may deny what it likes."""
 _LETTERS = re.compile(
     r"(?i:(?:the\s+)?(?:correct\s+)?(?:options?|choices?|answers?|statements?)\s+(?:are\s+)?)?(?i:both\s+)?"
     r"\(?[A-J]\)?(?:\s*(?:[,;/&]\s*(?:and\b)?|and\b)\s*\(?[A-J]\)?)+"
@@ -56,7 +64,7 @@ def reference_choice(text: str) -> Choice | None:
     bare = bare_words(text)
     if found := _REFERENCE.fullmatch(bare):
         return Choice(found[1])
-    found = _WITH_TEXT.fullmatch(bare)
+    found = WITH_TEXT.fullmatch(bare)
     if found is None or (found["plain"] and "\\text" not in text):
         return None
     return Choice(found["round"] or found["plain"], found["text"])
@@ -67,7 +75,7 @@ def answered_choice(text: str) -> Choice | None:
     bare = bare_words(text)
     if found := _LETTER.fullmatch(bare):
         return Choice(found[1].upper())
-    found = _WITH_TEXT.fullmatch(bare)
-    if found is None or _ANOTHER.search(found["text"]) or takes_back(found["text"]):
+    found = WITH_TEXT.fullmatch(bare)
+    if found is None or _ANOTHER.search(found["text"]) or _RETRACTED.search(found["text"]):
         return None
     return Choice(found["round"] or found["plain"], found["text"])

@@ -35,7 +35,7 @@ _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n")
 _REST = re.compile(
     r"(?:[.!?;](?=\s|$)|,\s(?!\d)|\s(?:because|since|as|which|so|not|instead|rather|is|and not)\b|\s\().*$"
 )
-_VALUE = re.compile(r"[^\w\s\\]*(?:[\s$(*\[{-]*)(?:\d|\\(?!text)|[A-Za-z](?![A-Za-z'])\s*(?:$|[-+*/^_=<>(,.$]))")
+_VALUE = re.compile(r"[^\w\\]*+(?:\d|\\(?!text)|[A-Za-z](?![A-Za-z'])\s*(?:$|[-+*/^_=<>(,.$]))")
 _TAKEN_BACK = re.compile(
     r"\b(?:(?:the|my|our|this|that)\s+(?:final\s+|above\s+|previous\s+|boxed\s+)*(?:answer|result"
     r"|value)(?:\s+above)?|that|it)\s+"

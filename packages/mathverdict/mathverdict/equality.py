@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .choices import Choice, answered_choice, reference_choice, same_choices
 from .expressions import equal_trees, read, rounds_to
-from .normalize import normalize, without_lead
+from .normalize import normalize, unescaped, without_lead
 from .notations import same_date, same_notation
 from .numbers import read_number, same_number
 from .progressions import same_progression
@@ -46,9 +46,12 @@ def equal(reference: str, answer: str, depth: int = 0) -> bool:
 
 def compare(reference: str, answer: str, depth: int = 0) -> Comparison:
     """The same with the form that decided; `depth` counts the structures around the two."""
-    reference, answer = meaning(without_lead(reference)), meaning(without_lead(answer))
-    if reference.split() == answer.split():
-        return Comparison(True, "text")
+    if depth == 0:
+        reference, answer = unescaped(reference), unescaped(answer)
+    reference, answer = without_lead(reference), without_lead(answer)
+    if reference.split() == answer.split() or len(answer) > 2 * MAX_EXPRESSION_CHARS:
+        return Comparison(reference.split() == answer.split(), "text")
+    reference, answer = meaning(reference), meaning(answer)
     for form, same in (
         ("date", same_date),
         ("choice", same_choices),
@@ -167,10 +170,9 @@ def _same_approximation(gold: str, relation: Relation, inner: "partial[bool]") -
 
 def _same_real_set(gold: str, given: str) -> bool | None:
     """Whether two texts are the same set of reals; `None` if neither has to be one."""
-    left, right = real_set(gold), real_set(given)
-    if left and right:
-        return same_set(left, right, rounded="." in gold + given)
-    return None
+    left = real_set(gold)
+    right = real_set(given) if left else None
+    return same_set(left, right, rounded="." in gold + given) if left and right else None
 
 
 def _same_structure(form: Structure, other: Structure, depth: int) -> bool:
@@ -187,7 +189,7 @@ def _same_structure(form: Structure, other: Structure, depth: int) -> bool:
             return form.elements == other.elements if "()" in kinds else sorted(form.elements) == sorted(other.elements)
         named = len(_names(form)) == len(form.elements) > 1 and not _names(other)
         if form.kind in {"{}", "list"} and not named:
-            return _unordered(form.elements, other.elements, depth)
+            return _same_elements(form, other, depth)
         return _ordered(form.elements, other.elements, depth)
     return kinds == {"()", "list"} and _ordered(form.elements, other.elements, depth)
 
@@ -202,9 +204,18 @@ def _ordered(left: Sequence[str], right: Sequence[str], depth: int) -> bool:
     return len(left) == len(right) and all(equal(a, b, depth + 1) for a, b in zip(left, right, strict=True))
 
 
+def _same_elements(form: Structure, other: Structure, depth: int) -> bool:
+    """Whether two lists or sets have the same elements in any order; a set does not count how often."""
+    if _unordered(form.elements, other.elements, depth):
+        return True
+    if other.kind == "list" and form.kind == "list" or len(other.elements) > 2 * len(form.elements) + 2:
+        return False
+    wanted, found = (_distinct(side.elements, depth) if side.kind == "{}" else side.elements for side in (form, other))
+    return _unordered(wanted, found, depth)
+
+
 def _unordered(left: Sequence[str], right: Sequence[str], depth: int) -> bool:
-    """Whether each element of one side has an equal on the other."""
-    left, right = _distinct(left, depth), _distinct(right, depth)
+    """Whether each element of one side has its own equal on the other."""
     if len(left) != len(right):
         return False
     rest = list(right)

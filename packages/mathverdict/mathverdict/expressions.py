@@ -38,11 +38,15 @@ def equal_trees(gold: Node, given: Node) -> bool:
 
 
 def proportional(gold: Node, given: Node) -> int:
-    """1 or -1 if `given` is `gold` times a constant of that sign, 2 if the constant is not real, 0 if it is not one."""
+    """1 or -1 if `given` is `gold` times a constant of that sign, 2 if the constant is not real, 0 if it is not one, or
+    both are the same everywhere, so that they say nothing of their letters."""
     ratios: list[Value] = []
+    values: list[Value] = []
     rounded = is_rounded(gold) or is_rounded(given)
 
     def steady(left: Value, right: Value, accuracy: int) -> bool:
+        if not values or (len(values) < 2 and not same_value(values[0], left, accuracy, rounded=False)):
+            values.append(left)
         if left == 0 or right == 0:
             return bool(left == 0 and right == 0)
         if isinstance(left, Fraction) != isinstance(right, Fraction):
@@ -50,7 +54,7 @@ def proportional(gold: Node, given: Node) -> int:
         ratios.append(right / left)
         return same_value(ratios[0], ratios[-1], accuracy, rounded)
 
-    if not _equal_everywhere(gold, given, steady) or not ratios:
+    if not _equal_everywhere(gold, given, steady) or not ratios or len(values) < 2:
         return 0
     ratio = ratios[0]
     if not isinstance(ratio, Fraction) and mp.im(ratio) != 0:
@@ -147,12 +151,12 @@ def real_number(text: str) -> Any:
     return mp.re(value) if abs(mp.im(value)) <= mp.ldexp(abs(value), -SLACK) else None
 
 
-def rounds_to(exact: str, rounded: str) -> bool:
-    """Whether the decimal `rounded` is half of its last place, and one hundredth, from the number `exact` at most."""
+def rounds_to(exact: str, rounded: str, share: int = 100) -> bool:
+    """Whether the decimal `rounded` is half of its last place, and 1/`share`, from the number `exact` at most."""
     figure, value = _DECIMAL.fullmatch(rounded.replace(",", "")), real_number(exact)
     if figure is None or value is None:
         return False
     with mp.workprec(START):
         left, right = real(value), real(Fraction(figure[0]))
         place = mp.mpf(10) ** -len(figure["places"] or "")
-        return bool(abs(left - right) <= min(abs(left) / 100, place * 0.501))
+        return bool(abs(left - right) <= min(abs(left) / share, place * 0.501))

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 
 from .corrections import correction, introduces, supersedes, takes_back
 from .normalize import closing_bracket
-from .sentences import announced, clean_lines, stated, without_closing_words
+from .sentences import announced, clean_lines, displays_in_lines, stated, without_closing_words
 from .units import unit_behind
 
+_NEAR = 300
+"""Characters before a box that are looked at."""
 MAX_BARE_LINES = 12
 """More lines without any mark are a text about the answer, not the answer."""
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*")
+_BOX = re.compile(r"\\\\?(?:boxed|fbox)(?![a-zA-Z])\s*")
+_IN_BOX = re.compile(rf"(?P<box>{_BOX.pattern}(?P<open>\{{)?)|\\.|(?P<brace>[{{}}])", re.DOTALL)
 _ONE_TOKEN = re.compile(r"\\[A-Za-z]+|.")
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"^\s*####\s*(.+?)\s*$", re.MULTILINE)
 _ANNOUNCES = re.compile(r"\b(?:final|answer|result)\b[^\n]{0,60}$", re.IGNORECASE)
 _SURROUNDINGS = re.compile(r"\$|\\[()\[\]]|\\(?:quad|qquad|text|mathrm|,|;|!| )|[{}*~_`\s]|\.(?=\s|$)")
@@ -85,6 +88,7 @@ def finals_of_file(text: str) -> Finals:
         return boxed
     if marked := _marked(text):
         return _all_or_empty(marked)
+    text = displays_in_lines(text)
     lines = clean_lines(text)
     if values := announced(lines):
         return _all_or_empty(values)
@@ -110,7 +114,7 @@ def reference_value(text: str) -> str:
         return _joined(text, listed)
     if marked := _marked(text):
         return marked[-1]
-    return text.strip()
+    return displays_in_lines(text).strip()
 
 
 def has_box(text: str) -> bool:
@@ -144,7 +148,8 @@ def _final_boxes(text: str) -> Finals | None:
     rivals, only_listed = [boxes[-1]], True
     for box, following in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):
         between = text[box.end : following.start]
-        if box.content is None or introduces(between) or supersedes(text[: box.start], between):
+        before = text[max(0, box.start - _NEAR) : box.start]
+        if box.content is None or introduces(between) or supersedes(before, between):
             break
         listed = only_listed and _is_listed(text, box, following)
         if listed or _as_final(text, box, following, between):
@@ -178,7 +183,8 @@ def _is_listed(text: str, box: _Box, following: _Box) -> bool:
 def _joined(text: str, boxes: list[_Box]) -> str:
     """The boxes as one list, with the variables that they are assigned to if these are different."""
     contents = [_unboxed(box.content or "") for box in boxes]
-    names = [found["name"] if (found := _ASSIGNED.search(text[: box.start])) else "" for box in boxes]
+    before = [_ASSIGNED.search(text[max(0, box.start - _NEAR) : box.start]) for box in boxes]
+    names = [found["name"] if found else "" for found in before]
     if len(boxes) > 1 and all(names) and len(set(names)) == len(names):
         contents = [f"{name}={content}" for name, content in zip(names, contents, strict=True)]
     return ", ".join(dict.fromkeys(contents))
@@ -222,7 +228,13 @@ def _boxes(text: str) -> list[_Box]:
 
 def _unboxed(content: str) -> str:
     """Content of a box without boxes inside it."""
-    while (inner := _boxes(content)) and inner[-1].content is not None:
-        box = inner[-1]
-        content = content[: box.start] + (box.content or "") + content[box.end :]
-    return content.strip()
+    closing: list[str] = []
+
+    def kept(found: "re.Match[str]") -> str:
+        if found["open"] or found["brace"] == "{":
+            closing.append("" if found["open"] else "}")
+        if found["box"]:
+            return ""
+        return closing.pop() if found["brace"] == "}" and closing else found[0]
+
+    return _IN_BOX.sub(kept, content).strip()

@@ -2,7 +2,7 @@ r"""Reads one spelled expression into a tree, strictly.
 
 Invariant: the whole text is read or `Unparsable` is raised. Where notation is ambiguous the reading is fixed: products
 without a sign bind like those with one ("1/2x" is half of x), a function without brackets takes the product behind it,
-and a letter before brackets multiplies, except for the usual names of functions.
+and a letter before brackets multiplies, except for the usual names of functions and before figures alone: I(0).
 """
 
 from collections.abc import Callable
@@ -85,15 +85,29 @@ class _Reader(Stream):
     def _starts_factor(self) -> bool:
         token = self.peek()
         if token.kind == "number":
-            # A number multiplies only behind a factorial and the imaginary unit, or a power behind a power: "4 2" is
-            # not 8.
+            # A number multiplies only behind a factorial and the imaginary unit, or as a power behind a group, and
+            # behind a letter if the exponent has one: "4 2" is not 8, and "x2^3" may be the cube of x_2.
             last = self.peek(-1)
-            return last.kind == "!" or last == Token("letter", "i") or (last.kind == "}" and self.peek(1).kind == "^")
+            power = self.peek(1).kind == "^" and (last.kind in {"}", ")"} or self._has_letters_in_exponent())
+            return last.kind == "!" or last == Token("letter", "i") or power
         if token.kind == "|":
             return self._bars == 0
         if token.kind == "command":
             return token.text not in {"rfloor", "rceil", "cdot", "mid"}
         return token.kind in {"letter", "derivative", "(", "[", "{"}
+
+    def _has_letters_in_exponent(self) -> bool:
+        ahead = 2
+        while self.peek(ahead).kind not in {"letter", "}", "end"} and (ahead == 2 or self.peek(2).kind == "{"):
+            ahead += 1
+        return self.peek(ahead).kind == "letter" and self.peek(-1).kind in {"letter", "command"}
+
+    def _holds_figures(self) -> bool:
+        """Whether a bracket with nothing but figures in it comes next, as behind the name of a function."""
+        ahead = 1
+        while self.peek(ahead).kind in {"number", "+", "-", ","}:
+            ahead += 1
+        return self.sees("(") and ahead > 1 and self.peek(ahead).kind == ")"
 
     def _factor(self) -> Node:
         return self._suffixed(self._atom())
@@ -119,6 +133,8 @@ class _Reader(Stream):
                 node = Node("symbol", name=node.name + mark + (self.raw() if mark == "_" else ""))
                 if mark == "'" and self.sees("("):
                     node = Node("opaque", self._arguments(), node.name)
+            elif node.kind == "symbol" and self._holds_figures():
+                node = Node("opaque", self._arguments(), node.name)
             else:
                 return node
 

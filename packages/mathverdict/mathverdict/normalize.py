@@ -12,9 +12,14 @@ _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ", "012345
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋", "0123456789+-")
 _SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ]+")
 _SUBSCRIPT_RUN = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋]+")
-_VULGAR = re.compile(r"(?P<whole>\d+)?\s*(?P<part>[¼½¾⅐-⅞])")
-_ROOT = re.compile(r"(?P<sign>[√∛∜])\s*(?:\((?P<group>[^()]*)\)|(?P<one>\w+|\\[a-z]+))")
-_ROOT_NAMES = {"√": r"\sqrt", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]"}
+_VULGAR = re.compile(r"(?:(?<!\d)(?P<whole>\d+)\s*)?(?P<part>[¼½¾⅐-⅞])")
+_ROOT = re.compile(
+    r"(?:(?P<sign>[√∛∜])\s*|(?<![A-Za-z\\])(?P<name>sqrt|cbrt)\s*(?=\())(?:(?P<open>\()|(?P<one>\w+|\\[a-z]+))"
+    r"|\\.|[()]",
+    re.DOTALL,
+)
+_ROOT_SIGN = re.compile("[√∛∜]|sqrt|cbrt")
+_ROOT_NAMES = {"√": r"\sqrt", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]", "sqrt": r"\sqrt", "cbrt": r"\sqrt[3]"}
 # ruff: noqa: RUF001 - characters that look like others are the purpose of these tables
 _SYMBOLS = {
     "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-",
@@ -40,7 +45,7 @@ _SIZES = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?)(?![a-zA-Z])\.?")
 _EMPTY_SET = re.compile(r"^\\\{\s*\\\}$")
 _SIZED = re.compile(r"\\[dtc](frac|binom)(?![a-zA-Z])")
 _OUTWARD = re.compile(
-    r"(?:(?<=^)|(?<=\\cup)|(?<=\\in)|(?<==))(?P<space>\s*)(?P<open>[\[\]])(?P<ends>[^\[\]]+[,;][^\[\]]+)(?P<close>[\[\]])"
+    r"(?:(?<=^)|(?<=\\cup)|(?<=\\in)|(?<==))(?P<space>\s*)(?P<open>[\[\]])(?P<ends>[^\[\],;]+[,;][^\[\]]+)(?P<close>[\[\]])"
     r"(?=\s*(?:$|\\cup))"
 )
 _SIGNED_REALS = re.compile(r"(\\mathbb\s*\{?\s*[RQZ]\s*\}?\s*(?:\^\{?\+\}?)?[_^])\s*([-+*])")
@@ -55,14 +60,14 @@ _OLD_FONTS = re.compile(r"\{\s*\\(?:rm|bf|it|sf)\s+([^{}]*)\}")
 _FUNCTION_TEXT = re.compile(
     r"\\text\{\s*(sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|lg|exp|gcd|lcm|max|Re|Im|min(?=\s*\}\s*[({_\\]))\s*\}"
 )
-_TEXT_AROUND = re.compile(r"\\text\{([^{}]*\d[^{}]*)\}")
+_TEXT_AROUND = re.compile(r"\\text\{(?=[^{}]*\d)([^{}]*)\}")
 _NUMBER_TEXT = re.compile(r"\\text\{\s*([+-]?\d[\d,.]*)\s*\}")
 _NOT = re.compile(r"\\not\s*(=|<|>|\\in(?![A-Za-z])|\\equiv(?![A-Za-z]))")
 _NOT_NAMES = {"=": r"\ne ", "<": r"\ge ", ">": r"\le ", r"\in": r"\notin ", r"\equiv": r"\nequiv "}
 _DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
 _CHOSEN = re.compile(r"(?:\{\s*\}\s*)?[_^]\s*\{?(?P<n>\d+)\}?\s*C\s*_\s*\{?(?P<k>\d+)\}?")
 _CHOOSE = re.compile(r"\{([^{}]+)\\choose(?![A-Za-z])([^{}]+)\}")
-_RECURS = re.compile(r"^(-?\d+\.\d*?)(?:(\d)\2{2,}|(\d{2,6})\3+)\s*(?:\.\.\.|\\[lc]?dots)$", re.ASCII)
+_RECURS = re.compile(r"^(-?\d+\.\d{0,20}?)(?:(\d)\2{2,}|(\d{2,6})\3+)\s*(?:\.\.\.|\\[lc]?dots)$", re.ASCII)
 _CONDITIONAL = re.compile(r"(?<![A-Za-z\\])([PE])\s*\(([^()|]+)\|([^()|]+)\)")
 _MAGNITUDES = {
     "hundred": "10^{2}", "thousand": "10^{3}", "million": "10^{6}", "billion": "10^{9}", "trillion": "10^{12}",
@@ -81,7 +86,7 @@ _SAYING = r"(?:(?:the\s+)?(?:final\s+)?(?:answer|result|solution)\s*(?:is\s*:?|:
 _ANSWER_IS = re.compile(rf"^(?:\\text\{{\s*{_SAYING}\s*\}}|{_SAYING}(?![A-Za-z]))\s*(?!not\b|no\b)", re.IGNORECASE)
 _LEADS = re.compile(
     r"^(?:(?:both|either)\s+|the\s+(?:point|pair|triple|vector|set|interval)\s+(?=[({\[]|\\[{l])|\\implies\s*|\\Rightarrow\s*|(?:approximately|about|exactly)\s+"
-    r"|\\approx\s*|\+\s*(?=[\w\\(.])|\\therefore\s*|=\s*|:\s*)",
+    r"|\\approx\s*|\+\s*(?=[\w\\(.])|\\therefore\s*|=\s*|:\s*)+",
     re.IGNORECASE,
 )
 _JOINING = re.compile(
@@ -95,7 +100,6 @@ _PLAIN_NAME = re.compile(
     r"|(?<=[)\]A-Z])(?:cup|cap)|(?<=[)\]A-Z] )(?:cup|cap))(?![A-Za-z])"
 )
 _NAMES = {"infinity": "infty", "inf": "infty", "oo": "infty"}
-_PLAIN_ROOT = re.compile(r"(?<![A-Za-z\\])(sqrt|cbrt)\s*\(")
 _OTHER_NAMES = {
     "lbrace": r"\{", "rbrace": r"\}", "lbrack": "[", "rbrack": "]", "lvert": "|", "rvert": "|", "div": "/",
     "leq": r"\le", "geq": r"\ge", "leqslant": r"\le", "geqslant": r"\ge", "neq": r"\ne", "varnothing": r"\emptyset",
@@ -108,17 +112,28 @@ _POWER_GROUP = re.compile(r"\^\s*\(([^()]*)\)")
 _POWER_NUMBER = re.compile(r"\^\s*([+-]?\d+(?:\.\d+)?)(?![\d}])")
 _LONGEST = 4000
 """A longer text is not an expression that is compared."""
-_COLOR = re.compile(r"\\(?:text)?color\s*\{\w*\}\s*|\\(?:displaystyle|mathstrut)(?![A-Za-z])\s*")
+_COLOR = re.compile(r"\\(?:(?:text)?color|tag|label)\s*\{\w*\}\s*|\\(?:displaystyle|mathstrut)(?![A-Za-z])\s*")
 _EMPTY = re.compile(r"\\text\s*\{\s*\}|(?<![\\_^}])\{\s*\}")
 _FONT = re.compile(r"\\(?P<name>mathrm|mathbf|mathit|mathsf|boldsymbol|bm|pmb|mathop|textbf|textrm|text|fbox)\s*(?=\{)")
 _NESTED = re.compile(r"\{[^{}]*\{")
-_INLINE = re.compile(r"\$(?=[^\s$])([^$]*?[^\s$\\])\$(?![\d$])|\\\((.+?)\\\)", re.DOTALL)
+_MOST_FONTS = 50
+_INLINE = re.compile(r"(?<!\\)\$(?=[^\s$])((?:[^$\\]|\\.)+)(?<!\s)\$(?![\d$])|\\\(((?:[^\\]|\\[^()])+)\\\)", re.DOTALL)
+_DOLLAR = re.compile(r"(?<!\\)\$")
+_BACKSLASHES = re.compile(r"\\+")
+_DOUBLED = re.compile(r"\\\\(?:[A-Za-z]{2}|[$%{(\[])")
 _LETTER = re.compile(r"\\(?:mathsf|mathrm|mathbf|mathit)\s+([A-Za-z])(?![A-Za-z])")
 _UNIT_VECTOR = re.compile(
     r"\\hat\s*(?:\{\s*\\(?:mathbf|text|mathrm|boldsymbol)\s*\{\s*([ijk])\s*\}\s*\}|\{\s*\\?([ijk])(?:math)?\s*\}"
     r"|\s([ijk])(?![A-Za-z]))"
 )
 """The roof over a unit vector, which other texts write as a bold letter."""
+
+
+def unescaped(text: str) -> str:
+    r"""`\frac{1}{2}` for `\\frac{1}{2}`, as programs print it: where no backslash is single, and one begins a command."""
+    if not _DOUBLED.search(text) or any(len(run) % 2 for run in _BACKSLASHES.findall(text)):
+        return text
+    return text.replace("\\\\", "\\")
 
 
 def unwrap(text: str) -> str:
@@ -129,7 +144,7 @@ def unwrap(text: str) -> str:
         for opening, closing in _WRAPPERS:
             inner = text[len(opening) : -len(closing)]
             if len(text) > len(opening + closing) and text.startswith(opening) and text.endswith(closing):
-                text = text if opening in inner else inner.strip()
+                text = text if opening in inner.replace(r"\$", "") else inner.strip()
         if text[-1:] in {".", ",", ";", "。"} and not text.endswith(".."):
             text = text[:-1].rstrip().removesuffix("\\").rstrip()
         if text == before:
@@ -152,7 +167,7 @@ def normalize(text: str) -> str:
     # A space command between groups of three digits is a thousands separator.
     text = re.sub(r"(?<=\d)\\[,;!: ]\s*(?=\d{3}(?!\d))", "", text)
     text = re.sub(r"\\text\{\s*:\s*\}|\\colon(?![A-Za-z])|\{:\}", ":", text)
-    text = _SPACING.sub(" ", text)
+    text = " ".join(_SPACING.sub(" ", text).split())
     text = _EMPTY_SET.sub(r"\\emptyset", _SIZES.sub("", text))
     text = _SIZED.sub(r"\\\1", text)
     text = _SIGNED_REALS.sub(r"\1{\2}", text)
@@ -197,7 +212,6 @@ def _unicode(text: str) -> str:
     text = _VULGAR.sub(_vulgar_fraction, text)
     text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + run[0].translate(_SUPERSCRIPTS) + "}", text)
     text = _SUBSCRIPT_RUN.sub(lambda run: "_{" + run[0].translate(_SUBSCRIPTS) + "}", text)
-    text = _ROOT.sub(lambda found: f"{_ROOT_NAMES[found['sign']]}{{{found['group'] or found['one']}}}", text)
     return unicodedata.normalize("NFKC", text.translate(_TABLE))
 
 
@@ -211,18 +225,29 @@ def _plain(text: str) -> str:
     text = text.replace("**", "^").replace("<=", r"\le ").replace(">=", r"\ge ").replace("!=", r"\ne ")
     text = re.sub(r"(?<!\\)\*", r"\\cdot ", text)
     text = _INVERSE.sub(lambda found: "arc" + found[0][1:], text)
-    while found := _PLAIN_ROOT.search(text):
-        closing = closing_bracket(text, found.end() - 1)
-        if closing is None:
-            break
-        name = r"\sqrt" if found[1] == "sqrt" else r"\sqrt[3]"
-        text = f"{text[: found.start()]}{name}{{{text[found.end() : closing]}}}{text[closing + 1 :]}"
+    text = _with_roots(text)
     text = _PLAIN_FUNCTION.sub(r"\\\1", text)
     text = _PLAIN_NAME.sub(lambda found: "\\" + _NAMES.get(found[1], found[1]) + " ", text)
     # math-verify takes 60 degrees for the number 60, which is right for an answer and wrong for an argument.
     text = _DEGREE_ARGUMENT.sub(r"\1\\frac{\2\\pi}{180}", text)
     text = _POWER_GROUP.sub(r"^{\1}", text)
     return _POWER_NUMBER.sub(r"^{\1}", text)
+
+
+def _with_roots(text: str) -> str:
+    r"""`\sqrt{2-\sqrt{3}}` for `√(2-√3)` and `sqrt(2-sqrt(3))`."""
+    closing: list[str] = []
+
+    def kept(found: "re.Match[str]") -> str:
+        if sign := found["sign"] or found["name"]:
+            if found["open"]:
+                closing.append("}")
+            return _ROOT_NAMES[sign] + ("{" if found["open"] else f"{{{found['one']}}}")
+        if found[0] == "(":
+            closing.append(")")
+        return closing.pop() if found[0] == ")" and closing else found[0]
+
+    return _ROOT.sub(kept, text) if _ROOT_SIGN.search(text) else text
 
 
 def without_marks(text: str) -> str:
@@ -235,20 +260,22 @@ def without_marks(text: str) -> str:
 
 def without_math_marks(text: str) -> str:
     """A text without the `$` around its formulas; those of currencies stay."""
-    if text.count("$") % 2:
+    if len(_DOLLAR.findall(text)) % 2:
         return text
     return _INLINE.sub(lambda found: found[1] or found[2], text)
 
 
 def _without_fonts(text: str) -> str:
     r"""Formulas without the font around them; a font stays around what holds no other braces, and `\text` for units."""
-    position = 0
+    position, left = 0, _MOST_FONTS
     while found := _FONT.search(text, position):
         position = found.end()
-        end = closing_bracket(text, found.end())
-        inner = text[found.end() + 1 : end] if end is not None else ""
-        if end is None or not _NESTED.match(text, found.end()) or found["name"] in {"text", "textrm", "fbox"}:
+        if found["name"] in {"text", "textrm", "fbox"} or not _NESTED.match(text, position):
             continue
+        end, left = closing_bracket(text, position), left - 1
+        if end is None or not left:
+            break
+        inner = text[position + 1 : end]
         name = r"\text" if found["name"] == "mathrm" and re.match(r"\s*[A-Za-z]", inner) else ""
         text = f"{text[: found.start()]}{name}{{{inner}}}{text[end + 1 :]}"
         position = found.start() + len(name)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise, starmap
 
 from .expressions import real_number
 from .numbers import Plain, read_number, same_number
@@ -25,7 +26,7 @@ _STACKED = re.compile(
     r"\\frac\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*\}\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*(\^\s*\{?\d\}?)?\s*\}$"
 )
 _PART = re.compile(
-    rf"\s*(?P<figure>\d[\d./]*)\s*(?:\\text\{{\s*(?P<marked>{_ONE})\s*,?\s*\}}|(?P<plain>{_ONE})(?![A-Za-z]))\s*,?\s*"
+    rf"\s*(?P<figure>\d[\d./]*+)\s*(?:\\text\{{\s*(?P<marked>{_ONE})\s*,?\s*\}}|(?P<plain>{_ONE})(?![A-Za-z]))\s*,?\s*"
     r"(?:(?:\\text\{)?\s*and\s*\}?)?"
 )
 _DOUBTFUL = frozenset("KTAVWCF")
@@ -51,9 +52,9 @@ _COMPOUND = (
     re.compile(r"(?P<figure>.*?[\d)}])\s*(?P<unit>(?:\\mu\s*)?\\text\s*\{.*)", re.DOTALL),
     re.compile(
         r"(?P<figure>[+-]?[\d.,]*\d(?:\s*\\cdot\s*10\s*\^\s*\{?-?\d+\}?)?)\s+"
-        r"(?P<unit>\(?[A-Za-z]+\)?(?:\^\{?-?\d\}?)?\s*(?:/|per\b).*|[kMmuμ]?\s*\\(?:Omega|mu)\s*[A-Za-z]?"
-        r"|(?:k?[NJWVAC]|kg|k?Pa|lb|ft)(?:\s*(?:\\cdot\s*)?[A-Za-z]+(?:\s*\^\s*\{?-?\d\}?)?)+(?:\s*/.*)?"
-        r"|(?:[A-Za-z]+(?:\s*\^\s*\{?\d\}?)?\s*(?:\\cdot\s*)?)*?[A-Za-z]+\s*\^\s*\{?-\d\}?)"
+        r"(?P<unit>\(?[A-Za-z]++\)?(?:\^\{?-?\d\}?)?\s*(?:/|per\b).*|[kMmuμ]?\s*\\(?:Omega|mu)\s*[A-Za-z]?"
+        r"|(?:k?[NJWVAC]|kg|k?Pa|lb|ft)(?:\s*(?:\\cdot\s*)?[A-Za-z]++(?:\s*\^\s*\{?-?\d\}?)?)+(?:\s*/.*)?"
+        r"|(?:[A-Za-z]++(?:\s*\^\s*\{?\d\}?)?\s*(?:\\cdot\s*)?)*?[A-Za-z]++\s*\^\s*\{?-\d\}?)"
     ),
 )
 _CURRENCY = re.compile(r"^(?P<sign>-?)\s*\\?(?P<mark>[$€£¥])\s*(?=[\d.])")
@@ -170,12 +171,19 @@ def _singular(word: str) -> str:
 
 
 def _parts_of(text: str) -> list[Quantity]:
-    """The quantities that a text names one behind the other, such as "3 hours 20 minutes"; empty if there are none."""
+    """The parts of one amount, such as "3 hours 20 minutes": each less than one of the unit before it; else empty."""
     found, position = [], 0
     while match := _PART.match(text, position):
         found.append(Quantity(match["figure"], _canonical({"name": match["marked"] or match["plain"]})))
         position = match.end()
-    return found if position == len(text) and len(found) > 1 else []
+    if position < len(text) or len(found) < 2:
+        return []
+    return found if all(starmap(_is_part, pairwise(found))) else []
+
+
+def _is_part(whole: Quantity, part: Quantity) -> bool:
+    number, scale = read_number(part.figure), _scale(whole.unit, part.unit)
+    return number is not None and scale is not None and scale < 1 and number.value * scale < 1
 
 
 def _same_unit(gold: Quantity, given: Quantity) -> bool:

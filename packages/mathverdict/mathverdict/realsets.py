@@ -27,6 +27,8 @@ _BUILDER = re.compile(
     rf"\\\{{\s*(?P<name>[a-z])\s*(?:\\in\s*{_REALS}\s*)?(?:\\mid|\\vert|\||:)\s*(?P<condition>.+)\\\}}", re.DOTALL
 )
 _NAME = re.compile(r"[A-Za-z]|\\[a-z]+")
+_MOST = 40
+"""More inequalities are not read."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,8 @@ def _without(text: str) -> RealSet | None:
 
 def _of_alternatives(elements: tuple[str, ...]) -> RealSet | None:
     """The union of inequalities in one variable; where they overlap, all of them are meant at once."""
+    if len(elements) > _MOST:
+        return None
     parts = [_of_inequality(found) if (found := relation_of(element)) else None for element in elements]
     sets = [part for part in parts if part]
     if len(sets) < len(elements) or len({part.name for part in sets}) != 1:

@@ -70,7 +70,11 @@ _TAIL = re.compile(
 )
 _ENDING = " .,;:*_"
 _HEADING = re.compile(r"^#{1,6}\s+(?!#)")
-_EMPHASIS = re.compile(r"(?<![\w)\]}*])(\*\*|__)(?=[^\s*_])(.+?)(?<=[^\s*_])\1(?![\w(*])")
+_EMPHASIS = re.compile(r"(?<![\w)\]}*])(\*\*|__)(?=[^\s*_])(.{1,200}?)(?<=[^\s*_])\1(?![\w(*])")
+_DISPLAY = re.compile(
+    r"\$\$|(?<!\\)\\[\[\]]|\\(?:begin|end)\{(?:equation|align|gather|multline|eqnarray|displaymath|math)\*?\}"
+)
+_UNFINISHED = re.compile(r"(?:[a-z,:=]|\bI)\s*$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)[\w-]*\s*$")
 _LABEL = re.compile(r"(?:the\s+|my\s+)?(?:final\s+|correct\s+)?answer\s*(?:is)?\s*[:.=]?", re.IGNORECASE)
 _LINE = re.compile(
@@ -91,9 +95,26 @@ _RETRACTION = re.compile(
 def without_closing_words(text: str) -> str:
     """`text` without "I hope it is correct." and pictures behind it."""
     text = _PICTURES.sub("", text).rstrip()
-    while (shorter := _CLOSING_WORDS.sub("", text)) != text:
-        text = shorter
+    for _ in range(3):
+        text = text[:-_LONGEST] + _CLOSING_WORDS.sub("", text[-_LONGEST:])
     return text
+
+
+def displays_in_lines(text: str) -> str:
+    """`text` with every displayed formula in one line as `$…$`, at the end of the line that it completes."""
+    first, *rest = _DISPLAY.split(text)
+    if len(rest) % 2 or not rest:
+        return text
+    parts = [first]
+    for shown, after in zip(rest[::2], rest[1::2], strict=True):
+        line = parts[-1].rstrip().rpartition("\n")[2]
+        if _UNFINISHED.search(line) and not line.startswith("#") and not _LABEL.fullmatch(line.strip("* ")):
+            parts[-1] = parts[-1].rstrip() + " "
+        rows = shown.split(r"\\") if r"\begin" not in shown else [shown]
+        rows = [" ".join(row.replace("&", "").split()) if len(rows) > 1 else " ".join(row.split()) for row in rows]
+        formula = "".join(row if row.startswith("=") else f", {row}" for row in rows if row).removeprefix(", ")
+        parts += [f"${formula}$" if formula else "", after]
+    return "".join(parts)
 
 
 def stated(text: str) -> tuple[str, ...]:
@@ -163,7 +184,7 @@ def announced(lines: list[str]) -> list[str]:
                 found["answer"].append(", ".join(lines[index + 1 :]))
             return found["answer"]
         match = _LINE.match(line)
-        if match and _BEFORE_NOUN.fullmatch(match["lead"]) and not takes_back(match["lead"] + (match["of"] or "")):
+        if match and _BEFORE_NOUN.fullmatch(match["lead"][-_LONGEST:]) and not takes_back(match["lead"] + (match["of"] or "")):
             noun = "answer" if match["noun"].casefold() == "answer" else "other"
             found[noun].append(match["value"].strip().strip("_ "))
             last = index

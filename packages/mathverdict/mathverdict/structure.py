@@ -16,14 +16,14 @@ _ENVIRONMENT = re.compile(
 )
 _GROUPED_NUMBER = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d)")
 _CASES = re.compile(
-    r"^\\begin\{(?P<name>cases|aligned|array)\}(?:\{[^{}]*\})?(?P<rows>.*=.*)\\end\{(?P=name)\}$", re.DOTALL
+    r"^\\begin\{(?P<name>cases|aligned|array)\}(?:\{[^{}]*\})?(?P<rows>(?=.*=).*)\\end\{(?P=name)\}$", re.DOTALL
 )
 _MEMBER = re.compile(r"^[A-Za-z]\s*\\in(?![a-z])\s*")
 _NAMED_MATRIX = re.compile(
     r"^(?:[A-Z]|\\vec\s*\{?\s*[a-z]\s*\}?|\\nabla\s*[a-zA-Z](?:\s*\([a-z, ]+\))?)"
     r"(?:\s*\^\s*\{?(?:-?\d|T)\}?)?\s*=\s*(?=[^=&(]{0,40}?(?:\\begin|\\langle))"
 )
-_ONE_NAME = re.compile(r"(?:[A-Za-z]|\\lambda)\s*=\s*(?P<values>[^=<>]+,[^=<>]+)")
+_ONE_NAME = re.compile(r"(?:[A-Za-z]|\\lambda)\s*=\s*(?P<values>[^=<>,]+,[^=<>]+)")
 """`x=2,3`: one name for several values."""
 _PLUS_MINUS = re.compile(r"\\pm(?![a-z])")
 

@@ -34,7 +34,9 @@ _OF_A_SERIES = (
     r"(?:(?:(?:the|this) (?:given )?(?:infinite )?(?:series|integral|improper integral|sequence|sum|product)|it) )?"
 )
 _CLOCK = re.compile(r"\b(\d{1,2}) o ?['\u2019]? ?clock")
-_PERSON = "(?:it|they|there|he|she|we|you)"
+_PERSON = r"(?:it|they|there|he|she|we|you|(?:the|this|that|these|both|all)(?: [a-z]+)?)"
+_UNSURE = r"\b(?:but|wait|actually|maybe|perhaps|unless|except|if|although|however|or|sorry)\b"
+_DENIED = rf"(?:\b(?:not|never|cannot|none|false|wrong|diverges)\b|n['\u2019]t\b|{_UNSURE})"
 _EXCEPT = re.compile(
     r"(?:the )?(?:set of )?(?:all )?(?:real numbers|reals)(?: [a-z])? "
     r"(?:except|other than|excluding|but)(?: for)? (?:[a-z] ?= ?)?"
@@ -50,9 +52,8 @@ _MEANINGS = {
     r"(?:cannot|can not|can't|could not) be (?:determined|found)"
     r"(?: (?:from|with) (?:the )?(?:given )?(?:information|data)(?: given)?)?"
     r"|(?:there is )?(?:not enough|insufficient) (?:information|data)(?: (?:is )?given)?",
-    r"\text{yes}": rf"yes,? {_PERSON} (?:is|are|does|do|can|will|has|have|must|exists?)",
-    r"\text{no}": rf"no,? {_PERSON} (?:(?:is|are|does|do|can|will|has|have|must) not|cannot|(?:is|are|does|do"
-    r"|ca|has|have)n['\u2019]t)",
+    r"\text{yes}": rf"yes[,.:;]? (?!.*(?:{_DENIED}|\bno\b)){_PERSON} .*",
+    r"\text{no}": rf"no[,.:;]? (?!.*(?:\byes\b|{_UNSURE})){_PERSON} (?:.*{_DENIED}.*|diverges|fails\b.*)",
     "12:00 pm": r"(?:12(?::00)? )?noon",
     "12:00 am": r"(?:12(?::00)? )?midnight",
     r"\mathbb{R}": r"(?:(?:the )?set of )?(?:all )?(?:the )?real numbers|all (?:the )?reals",

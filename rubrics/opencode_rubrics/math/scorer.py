@@ -47,6 +47,8 @@ class ScorerRequest:
     path: str
     max_bytes: int
     seconds: float
+    question: str = ""
+    unrounded: bool = False
 
 
 async def run_scorer(

@@ -158,12 +158,21 @@ class WorkerPool:
         return [*parent, *(worker.pid for worker in (*self._idle, *self._busy))]
 
     async def verify(
-        self, reference: str, text: str, source: Source, seconds: float, scoring: Scoring | None = None
+        self,
+        reference: str,
+        text: str,
+        source: Source,
+        seconds: float,
+        scoring: Scoring | None = None,
+        *,
+        question: str = "",
+        unrounded: bool = False,
     ) -> RulesResult:
-        """The rules' verdict on `text`; `seconds` is the CPU time it may cost. A `ScoringError` if the reference is
-        empty, or workers are killed on it or cannot be started."""
+        """The rules' verdict on `text`, as `mathverdict.verify_text` gives it; `seconds` is the CPU time it may cost. A
+        `ScoringError` if the reference is empty, or workers are killed on it or cannot be started."""
         waiting = Waiting(scoring)
-        outcome = await self._outcome({"reference": reference, "text": text, "source": source}, seconds, waiting)
+        asked = {"reference": reference, "text": text, "source": source, "question": question, "unrounded": unrounded}
+        outcome = await self._outcome(asked, seconds, waiting)
         if isinstance(outcome, bytes):
             return replace(rules_result(json.loads(outcome)), waited=waiting.seconds)
         if outcome == -DEADLINE_SIGNAL:

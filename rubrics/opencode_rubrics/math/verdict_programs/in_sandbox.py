@@ -3,7 +3,7 @@
 Invariant: the reference exists in this process's memory only: it arrives over standard input after the process made
 itself unreadable for others of its user, and is never written anywhere. The result carries the request's nonce.
 
-request: one line of JSON with `nonce`, `reference`, `path`, `max_bytes`, `seconds`
+request: one line of JSON with `nonce`, `reference`, `path`, `max_bytes`, `seconds`, `question`, `unrounded`
 result: one line of JSON with `nonce` and `state`: "verdict" (with `verdict`), "unusable" (with `reason`),
 "timed_out", "crashed" (with `reason`) or "no_reference"
 """
@@ -46,12 +46,12 @@ def _result(request: dict[str, Any]) -> dict[str, Any]:
         text = read_answer(request["path"], request["max_bytes"])
     except UnusableAnswer as unusable:
         return {"state": "unusable", "reason": str(unusable)}
-    return {**_judged(request["reference"], text, request["seconds"]), "text": text}
+    return {**_judged(request, text), "text": text}
 
 
-def _judged(reference: str, text: str, seconds: float) -> dict[str, Any]:
+def _judged(request: dict[str, Any], text: str) -> dict[str, Any]:
     """The verdict, made in a child that may run out of time or memory."""
-    outcome = in_child(partial(_verified, reference, text), seconds)
+    outcome = in_child(partial(_verified, request, text), request["seconds"])
     if isinstance(outcome, str):
         found: dict[str, Any] = json.loads(outcome)
         return found
@@ -62,10 +62,11 @@ def _judged(reference: str, text: str, seconds: float) -> dict[str, Any]:
     return {"state": "crashed", "reason": f"exit code {outcome}"}
 
 
-def _verified(reference: str, text: str) -> str:
+def _verified(request: dict[str, Any], text: str) -> str:
+    told = {name: request[name] for name in ("question", "unrounded")}
     started = time.perf_counter()
     try:
-        verdict = verify_text(reference, text, "file")
+        verdict = verify_text(request["reference"], text, "file", **told)
     except EmptyReference:
         return json.dumps({"state": "no_reference"})
     found = {**asdict(verdict), "answer": verdict.answer[:4000]}

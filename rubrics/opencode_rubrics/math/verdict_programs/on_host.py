@@ -5,7 +5,7 @@ their parent dies, and end by themselves when their socket closes.
 
 control socket (SOCK_SEQPACKET): `fork` with a descriptor → the worker's pid; `end PID` → its exit code, killed first
 if it still runs. worker socket (stream): length-prefixed JSON, a request with `reference`, `text`, `source`,
-`seconds` and `long`, a reply with `verdict` and `seconds`, or `no_reference`; without a reference `stated`, the answer
+`question`, `unrounded`, `seconds` and `long`, a reply with `verdict` and `seconds`, or `no_reference`; without a reference `stated`, the answer
 in `text`. A worker that had a long request weighs half of what others do from then on.
 """
 
@@ -19,9 +19,10 @@ import struct
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from mathverdict.bounded import cpu_deadline, limit_memory
-from mathverdict.verdict import EmptyReference, Source, stated_answer, verify_text
+from mathverdict.verdict import EmptyReference, stated_answer, verify_text
 
 LENGTH = struct.Struct("!I")
 
@@ -96,7 +97,7 @@ def _work(connection: socket.socket) -> None:
                 _halve_weight()
             started = time.perf_counter()
             with cpu_deadline(request["seconds"]):
-                reply = _reply(request["reference"], request["text"], request["source"])
+                reply = _reply(request)
             data = json.dumps({**reply, "seconds": time.perf_counter() - started}).encode()
             connection.sendall(LENGTH.pack(len(data)) + data)
 
@@ -116,10 +117,12 @@ def _halve_weight() -> None:
             return
 
 
-def _reply(reference: str | None, text: str, source: Source) -> dict[str, object]:
+def _reply(request: dict[str, Any]) -> dict[str, object]:
+    reference, text, source = request["reference"], request["text"], request["source"]
     if reference is None:
         return {"stated": stated_answer(text, source)}
+    told = {name: request[name] for name in ("question", "unrounded")}
     try:
-        return {"verdict": asdict(verify_text(reference, text, source))}
+        return {"verdict": asdict(verify_text(reference, text, source, **told))}
     except EmptyReference:
         return {"no_reference": True}
