@@ -12,7 +12,7 @@ from typing import Any
 
 from math_verify import LatexExtractionConfig, parse, verify  # type: ignore[import-untyped]
 from mpmath import mp  # type: ignore[import-untyped]
-from sympy import Basic, Float, I, MatrixBase  # type: ignore[import-untyped]
+from sympy import Basic, Float  # type: ignore[import-untyped]
 
 logging.getLogger("math_verify").setLevel(logging.CRITICAL)  # it warns that its signals are off
 
@@ -44,12 +44,7 @@ def _parsed(text: str) -> Any:
     found = parse(rf"\boxed{{{text}}}", _LATEX, fallback_mode="no_fallback", parsing_timeout=None)
     if not found:
         raise Unreadable(text)
-    expression = found[0]
-    if isinstance(expression, Basic | MatrixBase):
-        # The parser leaves i a variable. On both sides alike that costs nothing, and i^2 is -1 again.
-        units = [symbol for symbol in expression.free_symbols if symbol.name == "i"]
-        return expression.subs(dict.fromkeys(units, I)) if units else expression
-    return expression
+    return found[0]
 
 
 def equal_expressions(reference: str, answer: str) -> bool:

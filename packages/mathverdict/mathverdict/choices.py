@@ -21,7 +21,7 @@ _ANOTHER = re.compile(
 _RETRACTED = re.compile(
     r"^(?:is|was|isn|can|could|would|should|might|may|seems?|looks?|as|if|not|no|wrong|incorrect|false)\b(?!,)"
     r"|\b(?:not|rather|instead|but|no)\W+[A-J](?![\w'])|\b(?:wait|actually|sorry|oops|correction|scratch|ignore|guess"
-    r"|unsure|maybe|perhaps|possibly|mistaken?)\b|\b(?:that|this|it|answer|choice|option)(?:['’]s|\s+is|\s+was)"
+    r"|unsure|maybe|perhaps|possibly|mistaken?)\b|\b(?:that|this|it|answer|choice|option)(?:['\u2019]s|\s+is|\s+was)"
     r"(?:\s+\w+)?\s+(?:wrong|incorrect|false|not)\b",
     re.IGNORECASE,
 )

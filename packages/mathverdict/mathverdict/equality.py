@@ -48,10 +48,11 @@ def compare(reference: str, answer: str, depth: int = 0) -> Comparison:
     """The same with the form that decided; `depth` counts the structures around the two."""
     if depth == 0:
         reference, answer = unescaped(reference), unescaped(answer)
-    reference, answer = without_lead(reference), without_lead(answer)
     if reference.split() == answer.split() or len(answer) > 2 * MAX_EXPRESSION_CHARS:
         return Comparison(reference.split() == answer.split(), "text")
-    reference, answer = meaning(reference), meaning(answer)
+    reference, answer = meaning(without_lead(reference)), meaning(without_lead(answer))
+    if reference.split() == answer.split():
+        return Comparison(True, "text")
     for form, same in (
         ("date", same_date),
         ("choice", same_choices),
@@ -208,7 +209,7 @@ def _same_elements(form: Structure, other: Structure, depth: int) -> bool:
     """Whether two lists or sets have the same elements in any order; a set does not count how often."""
     if _unordered(form.elements, other.elements, depth):
         return True
-    if other.kind == "list" and form.kind == "list" or len(other.elements) > 2 * len(form.elements) + 2:
+    if form.kind == other.kind == "list" or len(other.elements) > 2 * len(form.elements) + 2:
         return False
     wanted, found = (_distinct(side.elements, depth) if side.kind == "{}" else side.elements for side in (form, other))
     return _unordered(wanted, found, depth)

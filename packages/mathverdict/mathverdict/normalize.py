@@ -130,7 +130,7 @@ _UNIT_VECTOR = re.compile(
 
 
 def unescaped(text: str) -> str:
-    r"""`\frac{1}{2}` for `\\frac{1}{2}`, as programs print it: where no backslash is single, and one begins a command."""
+    r"""`\frac{1}{2}` for `\\frac{1}{2}`, as programs print it: where every backslash is doubled."""
     if not _DOUBLED.search(text) or any(len(run) % 2 for run in _BACKSLASHES.findall(text)):
         return text
     return text.replace("\\\\", "\\")
@@ -146,7 +146,7 @@ def unwrap(text: str) -> str:
             if len(text) > len(opening + closing) and text.startswith(opening) and text.endswith(closing):
                 text = text if opening in inner.replace(r"\$", "") else inner.strip()
         if text[-1:] in {".", ",", ";", "。"} and not text.endswith(".."):
-            text = text[:-1].rstrip().removesuffix("\\").rstrip()
+            text = text[:-1].rstrip(",;。 \t\n").removesuffix("\\").rstrip()
         if text == before:
             return text
 

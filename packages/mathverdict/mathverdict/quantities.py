@@ -128,17 +128,15 @@ def _angle(groups: dict[str, str | None]) -> Quantity:
 
 
 def _compound(text: str) -> Quantity | None:
-    """A quantity in a unit made of several, such as `\\text{J/(mol K)}`, or with a Greek letter."""
+    r"""A quantity in a unit made of several, such as `\text{J/(mol K)}`, or with a Greek letter."""
     for pattern in _COMPOUND:
-        found = pattern.fullmatch(text)
-        if found is None:
+        if (found := pattern.fullmatch(text)) is None or not measure(unit := _bare_unit(found)):
             continue
-        unit = re.sub(r"\\text\s*", " ", found["unit"]).replace("{", "").replace("}", "").strip()
         several = len(re.findall(r"[A-Za-z]+", unit)) > 1 or "-" in unit
-        if several and "squ" not in unit and "cub" not in unit and measure(unit):
+        if several and "squ" not in unit and "cub" not in unit:
             known = "\\text" in found["unit"] or "/" in unit or "per" in unit
             return Quantity(found["figure"].strip(), unit, known)
-        if r"\Omega" in unit and measure(unit):
+        if r"\Omega" in unit:
             return Quantity(found["figure"].strip(), unit, known=False)
     return None
 
@@ -146,12 +144,13 @@ def _compound(text: str) -> Quantity | None:
 def _marked(text: str) -> Quantity | None:
     r"""A quantity in one unit that only `\text` and a figure before it tell from a letter, such as `5\text{ nC}`."""
     found = _COMPOUND[0].fullmatch(text)
-    if found is None:
-        return None
-    unit = re.sub(r"\\text\s*", " ", found["unit"]).replace("{", "").replace("}", "").strip()
-    if unit in {"pm", "am", "Pm", "d", "k"} or not measure(unit):
+    if found is None or (unit := _bare_unit(found)) in {"pm", "am", "Pm", "d", "k"} or not measure(unit):
         return None
     return Quantity(found["figure"].strip(), unit, known="^" in unit)
+
+
+def _bare_unit(found: "re.Match[str]") -> str:
+    return re.sub(r"\\text\s*", " ", found["unit"]).replace("{", "").replace("}", "").strip()
 
 
 def _counted(figure: str, words: str) -> Quantity:

@@ -30,7 +30,9 @@ _HAS_UNIT = {
     " cents": re.compile(r"cent|¢|\$|dollar", re.IGNORECASE),
     r"^{\circ}": re.compile(r"degree|circ|°|deg", re.IGNORECASE),
 }
-_EITHER = re.compile(r"\s*,?\s*(?:\\text\s*\{\s*,?\s*or(?:\s+equivalently)?\s*,?\s*\}|\bor(?:\s+equivalently\b,?)?(?![A-Za-z]))\s*")
+_EITHER = re.compile(
+    r"\s*,?\s*(?:\\text\s*\{\s*,?\s*or(?:\s+equivalently)?\s*,?\s*\}|\bor(?:\s+equivalently\b,?)?(?![A-Za-z]))\s*"
+)
 _NO_WORD = re.compile(r"[^0-9a-z]+")
 
 

@@ -184,7 +184,11 @@ def announced(lines: list[str]) -> list[str]:
                 found["answer"].append(", ".join(lines[index + 1 :]))
             return found["answer"]
         match = _LINE.match(line)
-        if match and _BEFORE_NOUN.fullmatch(match["lead"][-_LONGEST:]) and not takes_back(match["lead"] + (match["of"] or "")):
+        if (
+            match
+            and _BEFORE_NOUN.fullmatch(match["lead"][-_LONGEST:])
+            and not takes_back(match["lead"] + (match["of"] or ""))
+        ):
             noun = "answer" if match["noun"].casefold() == "answer" else "other"
             found[noun].append(match["value"].strip().strip("_ "))
             last = index

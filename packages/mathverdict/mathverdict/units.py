@@ -28,7 +28,8 @@ UNITS = {
     "degree": "degrees?|deg", "degreeC": "(?:degrees? )?(?:celsius|Celsius)|degrees? C",
     "degreeF": "(?:degrees? )?(?:fahrenheit|Fahrenheit)|degrees? F", "rad": "rad|radians?", "K": "K|kelvins?",
     "unit": "units?", "N": "N|newtons?", "kN": "kN|kilonewtons?", "J": "J|joules?", "kJ": "kJ|kilojoules?",
-    "MJ": "MJ|megajoules?", "eV": "eV", "cal": "cal|calories?", "kcal": "kcal", "W": "W|watts?", "kW": "kW|kilowatts?",
+    "MJ": "MJ|megajoules?",
+    "eV": "eV|electron ?volts?", "cal": "cal|calories?", "kcal": "kcal", "W": "W|watts?", "kW": "kW|kilowatts?",
     "MW": "MW|megawatts?", "kWh": "kWh", "V": "V|volts?", "kV": "kV|kilovolts?", "mV": "mV|millivolts?",
     "A": "A|amps?|amperes?", "mA": "mA|milliamps?", "ohm": "ohms?", "Hz": "Hz|hertz", "kHz": "kHz", "MHz": "MHz",
     "GHz": "GHz", "Pa": "Pa|pascals?", "kPa": "kPa|kilopascals?", "MPa": "MPa|megapascals?", "atm": "atm|atmospheres?",
@@ -71,12 +72,6 @@ _PREFIX_NAMES = {
 _PREFIXED = "m g s l N J W V A Hz Pa eV ohm F C T mol cal bit byte"
 """The units that take prefixes; the names are those of `UNITS`."""
 _SYMBOLS = {"l": "L", "ohm": "Ω", "bit": "b", "byte": "B"}
-_NAMES = {
-    "m": "met(?:er|re)s?", "g": "grams?", "s": "seconds?", "l": "lit(?:er|re)s?", "N": "newtons?", "J": "joules?",
-    "W": "watts?", "V": "volts?", "A": "amp(?:ere)?s?", "Hz": "hertz", "Pa": "pascals?", "eV": "electron ?volts?",
-    "ohm": "ohms?", "F": "farads?", "C": "coulombs?", "T": "teslas?", "mol": "moles?", "cal": "calories?",
-    "bit": "bits?", "byte": "bytes?",
-}  # fmt: skip
 _DEFINED: dict[str, tuple[str, str]] = {
     "g": ("1/1000", "kg"), "l": ("1/1000", "m m m"), "N": ("1", "kg m /s /s"), "J": ("1", "kg m m /s /s"),
     "W": ("1", "kg m m /s /s /s"), "V": ("1", "kg m m /s /s /s /A"), "Hz": ("1", "/s"), "Pa": ("1", "kg /m /s /s"),
@@ -160,13 +155,13 @@ def _single(name: str) -> Measure | None:
     for unit in _PREFIXED.split(" "):
         symbol = _SYMBOLS.get(unit, unit)
         symbols = {symbol, "l"} if unit == "l" else {symbol}
-        if name in symbols or re.fullmatch(_NAMES[unit], name):
+        if name in symbols or re.fullmatch(UNITS[unit], name):
             return _defined(unit)
         for prefix, exponent in _PREFIXES.items():
             if name in {prefix + each for each in symbols}:
                 return _scaled(unit, Fraction(10) ** exponent)
         for word, prefix in _PREFIX_NAMES.items():
-            if name.startswith(word) and re.fullmatch(_NAMES[unit], name[len(word) :]):
+            if name.startswith(word) and re.fullmatch(UNITS[unit], name[len(word) :]):
                 return _scaled(unit, Fraction(10) ** _PREFIXES[prefix])
     known = name if name in UNITS else next((unit for pattern, unit in _CANONICAL if pattern.fullmatch(name)), "")
     if known in _ALIASES:

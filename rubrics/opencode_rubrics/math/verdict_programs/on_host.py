@@ -5,8 +5,8 @@ their parent dies, and end by themselves when their socket closes.
 
 control socket (SOCK_SEQPACKET): `fork` with a descriptor → the worker's pid; `end PID` → its exit code, killed first
 if it still runs. worker socket (stream): length-prefixed JSON, a request with `reference`, `text`, `source`,
-`question`, `unrounded`, `seconds` and `long`, a reply with `verdict` and `seconds`, or `no_reference`; without a reference `stated`, the answer
-in `text`. A worker that had a long request weighs half of what others do from then on.
+`question`, `unrounded`, `seconds` and `long`, a reply with `verdict` and `seconds`, or `no_reference`; without a
+reference `stated`, the answer in `text`. A worker that had a long request weighs half of what others do from then on.
 """
 
 import ctypes
