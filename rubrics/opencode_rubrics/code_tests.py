@@ -7,13 +7,12 @@ rollout, and no test is left out of the count.
 """
 
 import json
-import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import verifiers.v1 as vf
 from agent_sandbox.programs import program_text
@@ -31,6 +30,7 @@ from agent_sandbox.toolbox.workdir import in_workdir
 from pydantic import ByteSize, Field, model_validator
 
 from opencode_rubrics.box_programs import BoxPrograms
+from opencode_rubrics.code.prelude import with_imports
 from opencode_rubrics.code.problem import CodeTest, CodeTests, same_output, same_result
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
@@ -42,21 +42,6 @@ _CALLER = "call_function.py"
 _BINARY = "compiled"
 _CONTROL, _CONTROL_TEST = b"def f(x):\n    return x\n", CodeTest(input=[7], output=7)
 _TAIL_CHARS = 300
-
-_IMPORTED = {
-    **{name: f"import {name}" for name in ("bisect", "collections", "copy", "datetime", "functools", "heapq")},
-    **{name: f"import {name}" for name in ("itertools", "math", "operator", "random", "re", "string", "sys")},
-    **dict.fromkeys(("Counter", "OrderedDict", "defaultdict", "deque"), "from collections import *"),
-    **dict.fromkeys(("Any", "Callable", "Deque", "Dict", "Iterable", "Iterator", "List"), "from typing import *"),
-    **dict.fromkeys(("Optional", "Sequence", "Set", "Tuple", "Union"), "from typing import *"),
-    **dict.fromkeys(("cache", "cmp_to_key", "lru_cache", "reduce"), "from functools import *"),
-    **dict.fromkeys(("heapify", "heappop", "heappush", "nlargest", "nsmallest"), "from heapq import *"),
-    **dict.fromkeys(("bisect_left", "bisect_right", "insort"), "from bisect import *"),
-    **dict.fromkeys(("accumulate", "chain", "combinations", "permutations", "product"), "from itertools import *"),
-    **dict.fromkeys(("ceil", "floor", "gcd", "inf", "sqrt"), "from math import *; from builtins import pow"),
-}
-_LIBRARIES = (("numpy", "np"), ("pandas", "pd"))
-_FUTURE = re.compile(r"^from __future__ import", re.MULTILINE)
 
 
 class CodeTestsConfig(RubricConfig):
@@ -81,11 +66,13 @@ class CodeTestsConfig(RubricConfig):
     """The most that one test may print beyond twice what is expected."""
     max_answer_bytes: int = Field(256 * 1024, ge=1, le=1 << 22)
     """A larger program has failed ("oversized")."""
-    tolerance: float = Field(1e-3, ge=0, allow_inf_nan=False)
+    tolerance: float = Field(1e-9, ge=0, allow_inf_nan=False)
     """How far decimals of standard output may be off, where nothing but decimals is expected."""
+    relative_tolerance: float = Field(1e-6, ge=0, allow_inf_nan=False)
+    """The same as a share of what is expected; the larger of the two holds. Whole numbers must be equal."""
     strict: bool = False
     """Compare output as text, apart from white space around it, and results as they are, also where the dataset may
-    have wrapped them in one more list."""
+    have wrapped them in one more list or written them as text."""
     pass_rate_weight: float = Field(0.0, ge=0, le=1)
     """The share of the reward that is the share of tests passed; the rest is for passing all."""
 
@@ -114,7 +101,8 @@ def _batch(argv: list[str], files: dict[str, bytes], tests: CodeTests) -> tuple[
     if tests.function is None:
         return ProgramBatch(argv, files, [str(test.input) for test in tests.tests]), [""] * len(tests.tests)
     keys = [secrets.token_hex(16) for _ in tests.tests]
-    inputs = [f"{key}\n{test.input!r}" for key, test in zip(keys, tests.tests, strict=True)]
+    given = [test.input if isinstance(test.input, str) else f"*{test.input!r}" for test in tests.tests]
+    inputs = [f"{key}\n{arguments}" for key, arguments in zip(keys, given, strict=True)]
     caller = program_text(_CALLER, "opencode_rubrics").encode()
     return ProgramBatch(argv, {**files, _CALLER: caller}, inputs), keys
 
@@ -123,6 +111,8 @@ def _batch(argv: list[str], files: dict[str, bytes], tests: CodeTests) -> tuple[
 class CodeTestsRubric(Rubric[CodeTestsConfig]):
     """Rewards `passed` (all tests) and `pass_rate` (the share of them), of the task's `code_tests`. What each test did
     lands in `trace.info["code_tests"]`."""
+
+    version: ClassVar[str] = "2"
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
         """Record both rewards with their weights, and the metrics; a `ScoringError` if a test could not be run, a
@@ -199,18 +189,18 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
                 await self._require_program(argv[0], programs, limits)
                 return [_Verdict(False, "not compiled", compiled.err[-_TAIL_CHARS:])] * len(tests.tests)
             files = {_BINARY: compiled.kept}
-        batch, keys = _batch(self._command(name, tests.function), files, tests)
+        batch, keys = _batch(self._command(name, tests.function, exact=tests.exact), files, tests)
         ends = await programs.run(batch, limits)
         if all(end.status.startswith("exit ") and end.status != "exit 0" for end in ends):
             await self._require_program(batch.argv[0], programs, limits)
             if name.endswith(".py"):
                 await self._require_control(name, programs, limits)
-        return [self._judged(*of_one) for of_one in zip(tests.tests, keys, ends, strict=True)]
+        return [self._judged(*of_one, exact=tests.exact) for of_one in zip(tests.tests, keys, ends, strict=True)]
 
-    def _command(self, name: str, function: str | None) -> list[str]:
+    def _command(self, name: str, function: str | None, *, exact: bool = False) -> list[str]:
         if function is None:
             return self._argv(self.config.command, name)
-        return [*self._argv(self.config.command, _CALLER), name, function]
+        return [*self._argv(self.config.command, _CALLER), name, function, *(["exact"] if exact else [])]
 
     def _argv(self, template: Sequence[str], name: str) -> list[str]:
         places = {"{program}": name, "{binary}": f"./{_BINARY}"}
@@ -235,31 +225,17 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
                 f"no Python answer can be tested in the sandbox ({end.status}): {end.err[-_TAIL_CHARS:]}"
             )
 
-    def _judged(self, test: CodeTest, key: str, end: ProgramEnd) -> _Verdict:
-        said = end.err[-_TAIL_CHARS:]
+    def _judged(self, test: CodeTest, key: str, end: ProgramEnd, *, exact: bool = False) -> _Verdict:
+        said, strict = end.err[-_TAIL_CHARS:], self.config.strict
         if end.status != "exit 0":
             return _Verdict(False, end.status, said)
         if not key:
-            right = same_output(end.out, str(test.output), self.config.tolerance, strict=self.config.strict)
+            tolerances = self.config.tolerance, self.config.relative_tolerance
+            right = same_output(end.out, str(test.output), *tolerances, strict=strict)
             return _Verdict(right, "same" if right else "different", said)
         head, _, line = end.out.partition(key)
         try:
-            returned = json.loads(line)
+            right = not head and same_result(json.loads(line), test, exact=exact, strict=strict)
         except (ValueError, RecursionError):
             return _Verdict(False, "no result", said)
-        right = not head and same_result(returned, test.output, strict=self.config.strict)
         return _Verdict(right, "same" if right else "different", said)
-
-
-def with_imports(code: str) -> str:
-    """A Python answer behind one line of imports: what problem sets promise, as far as the answer mentions it. Without
-    a byte order mark; as it is where it must come first itself."""
-    code = code.removeprefix("\ufeff")
-    if _FUTURE.search(code):
-        return code
-    words = set(re.findall(r"[A-Za-z_]\w*", code))
-    needed = dict.fromkeys(statement for name, statement in _IMPORTED.items() if name in words)
-    # A library may be missing, and its short name may be the answer's own.
-    tried = [f"import {library} as {name}" for library, name in _LIBRARIES if re.search(rf"\b{name}\.", code)]
-    guarded = [f"exec('try: {statement}\\nexcept ImportError: pass')" for statement in tried]
-    return "; ".join([*needed, *guarded]) + "\n" + code if needed or guarded else code

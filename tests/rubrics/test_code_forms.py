@@ -82,7 +82,110 @@ def test_arguments_are_literals_of_json_or_of_python() -> None:
     found = read_code_tests({"tests": tests}, "tests")
     assert found is not None
     assert [test.input for test in found.tests] == [[True, "a b", [1, None]], [{"1": [2, None]}, True]]
-    assert [test.output for test in found.tests] == [[1], "word"]
+    assert [(test.output, test.also) for test in found.tests] == [("[1]", "value"), ("word", None)]
+
+
+def outputs(tests: Any, **row: Any) -> list[tuple[Any, str | None]]:
+    """What each test of a row expects, and what is right as well."""
+    found = read_code_tests({"tests": tests, **row}, "tests")
+    assert found is not None
+    return [(test.output, test.also) for test in found.tests]
+
+
+def test_only_lists_of_one_in_every_test_of_a_form_that_wraps_are_taken_for_wrapped() -> None:
+    table = {"fn_name": "f", "inputs": [[1], [2]]}
+    assert outputs({**table, "outputs": [[3], [[4]]]}) == [([3], "element"), ([[4]], "element")]
+    assert outputs({**table, "outputs": [[3], [4, 5]]}) == [([3], None), ([4, 5], None)]
+    assert outputs({**table, "outputs": [[3], 4]}) == [([3], None), (4, None)]
+    called = [{"type": "function_call", "fn_name": "f", "input": [1], "output": [3]}]
+    assert outputs(called) == [([3], "element")]
+    functional = [{"testtype": "functional", "input": "1", "output": "[3]", "metadata": {"func_name": "f"}}]
+    assert outputs(functional) == [([3], None)]
+
+
+def test_a_text_is_a_value_where_all_is_text_and_both_where_the_form_does_not_tell() -> None:
+    assert outputs({"fn_name": "f", "inputs": ["1", "2"], "outputs": ["999", '"999"']}) == [(999, None), ("999", None)]
+    assert outputs({"fn_name": "f", "inputs": [["1"]], "outputs": ["999"]}) == [("999", "value")]
+    assert outputs({"fn_name": "f", "inputs": [["1"]], "outputs": ["ab c"]}) == [("ab c", None)]
+    assert outputs({"fn_name": "f", "inputs": [[1]], "outputs": [["999"]]}) == [(["999"], "element")]
+
+
+def test_deepcoders_cases_name_their_function_each_and_may_be_text_of_python() -> None:
+    case = {"input": "1\n2", "output": "3", "testtype": "functional", "metadata": {"func_name": "add"}}
+    found = read_code_tests({"tests": json.dumps([case])}, "tests")
+    assert found == CodeTests(function="add", tests=CALLS[:1], total=1)
+    assert read_code_tests({"tests": str([case])}, "tests") == found
+
+
+CHECKS = """
+METADATA = {'author': 'x'}
+
+def check(candidate):
+    '''Nothing but literals.'''
+    assert candidate(nums = [1, 2], target = -3) == [0, 1], "two"
+    assert True, "reached"
+    assert (1, {2}) == candidate((1,), {1: "a"})
+    assert candidate(float('inf'), "a\\nb") == -inf
+"""
+
+
+def test_assertions_are_read_as_calls_and_literals() -> None:
+    row = {"test": CHECKS, "entry_point": "Solution().twoSum", "starter_code": "…"}
+    found = read_code_tests(row, "test")
+    assert found is not None
+    assert (found.function, found.exact, found.total) == ("twoSum", True, 3)
+    assert [(test.input, test.output) for test in found.tests] == [
+        ("[1, 2], target=-3".replace("[", "nums=["), [0, 1]),
+        ("(1,), {1: 'a'}", {"tuple": [1, {"set": [2]}]}),
+        ("float('inf'), 'a\\nb'", -math.inf),
+    ]
+    listed = read_code_tests({"test_list": ["assert add(1, 2) == 3", "assert add(3, 4)==(7)"]}, "test_list")
+    assert listed is not None
+    assert (listed.function, [(test.input, test.output) for test in listed.tests]) == (
+        "add",
+        [("1, 2", 3), ("3, 4", 7)],
+    )
+    assert read_code_tests({"t": json.dumps(["assert add(1, 2) == 3"])}, "t") is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "assert candidate(2)",
+        "assert not candidate(2)",
+        "assert abs(candidate(2) - 0.1) < 1e-6",
+        "assert set(candidate(2)) == {1}",
+        "assert candidate(other(2)) == 1",
+        "assert candidate(*[2]) == 1",
+        "assert candidate(**{'a': 2}) == 1",
+        "assert candidate(2) == other(1)",
+        "assert candidate(2) == candidate(1)",
+        "assert candidate(2) != 1",
+        "assert 1 < candidate(2) == 2",
+        "assert other(2) == 1",
+        "for n in range(3): assert candidate(n) == n",
+        "print(candidate(2))",
+    ],
+)
+def test_any_other_assertion_refuses_its_row(line: str) -> None:
+    row = {"test": f"def check(candidate):\n    assert candidate(1) == 1\n    {line}\n", "entry_point": "f"}
+    with pytest.raises(ValueError, match="more than comparisons of a call with a literal"):
+        read_code_tests(row, "test")
+
+
+def test_assertions_that_name_no_function_or_are_not_python_are_refused() -> None:
+    one = "def check(candidate):\n    assert candidate(1) == 1"
+    with pytest.raises(ValueError, match="candidate without its name"):
+        read_code_tests({"test": one}, "test")
+    with pytest.raises(ValueError, match="not Python"):
+        read_code_tests({"test": "assert f(1) == == 1"}, "test")
+    with pytest.raises(ValueError, match="mixes tests of add and sub"):
+        read_code_tests({"test": ["assert add(1) == 1", "assert sub(1) == 1"]}, "test")
+    with pytest.raises(ValueError, match="JSON has no form for: bytes"):
+        read_code_tests({"test": ["assert add(1) == b'1'"]}, "test")
+    cases = [{"input": "n = 2", "output": "3"}]
+    with pytest.raises(ValueError, match="a program or 'f': name the column of assertions"):
+        read_code_tests({"input_output": cases, "entry_point": "Solution().f"}, "input_output")
 
 
 REFUSED = {
@@ -104,7 +207,7 @@ REFUSED = {
     "bytes where a test of": {"inputs": [b"1"], "outputs": ["3"]},
     "JSON text within JSON text": json.dumps(json.dumps(CASES)),
     "packed tests that are not JSON": pack("[1"),
-    r"neither JSON \(Exceeds the limit.*nor base64": "[" + "9" * 5000 + "]",
+    "number of over 4300 digits": "[" + "9" * 5000 + "]",
     "a number of over 4300 digits": {"fn_name": "f", "inputs": ["9" * 5000], "outputs": ["1"]},
     r"names the function \"\['f'\]\", which is not a name": {"fn_name": ["f"], "inputs": [[1]], "outputs": [1]},
 }

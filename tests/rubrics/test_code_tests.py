@@ -13,6 +13,7 @@ from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
 from opencode_env.taskset import OpenCodeTaskData
 from opencode_rubrics import AnyTrace, CodeTest, CodeTests, CodeTestsConfig, CodeTestsRubric, ScoringError
+from opencode_rubrics.code.forms import read_code_tests
 
 from tests.rubrics.conftest import trace_of
 from tests.support.places import podman_box
@@ -100,6 +101,26 @@ async def test_a_method_a_class_beside_the_function_and_a_share_of_the_tests_cou
         "passed": (0, 0.7),
         "pass_rate": (pytest.approx(1 / 3), 0.3),
     }
+
+
+@CONFINED
+async def test_assertions_are_tested_as_they_are_written(score: Scorer) -> None:
+    asserted = ["assert f((1, 2), k={3: 'a\\n'}) == (2, {1})", "assert f((7, 8), k={3: 'a\\n'}) == (8, {7})"]
+    data = SUM.model_copy(update={"code_tests": read_code_tests({"t": asserted}, "t")})
+    assert (await score("def f(pair, k): return pair[1], {pair[0]} if k[3] == 'a\\n' else 0", data)).reward == 1
+    assert reasons(await score("def f(pair, k): return [pair[1], {pair[0]}]", data)) == ["different"] * 2
+    assert reasons(await score("def f(pair, k): return pair[1], [pair[0]]", data)) == ["different"] * 2
+
+
+@CONFINED
+async def test_the_first_element_and_a_number_near_nought_earn_nothing(score: Scorer) -> None:
+    lists = problem(([[3, 4]], [3, 4]), ([[5]], [5]), function="f")
+    assert reasons(await score("def f(x): return x[0]", lists)) == ["different"] * 2
+    assert reasons(await score("print(0)", problem(("", "0.00042\n")))) == ["different"]
+    deep = "def f(n): return 0 if n == 0 else 1 + f(n - 1)"
+    assert (
+        await score(f"{deep}\nfor a, b in pairwise([1, 2]): print(f(20000) + a)", problem(("", "20001")))
+    ).reward == 1
 
 
 HOLES = {

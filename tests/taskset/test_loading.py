@@ -1,6 +1,7 @@
 """What a row becomes, whatever format it comes in."""
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,91 @@ def test_nested_keys_reach_into_columns_and_literal_names_go_first(tmp_path: Pat
         for file in (write_jsonl(tmp_path / "a.jsonl", rows), write_parquet(tmp_path / "a.parquet", rows)):
             (task,) = tasks(file, question_key="prompt.text", answer_key="extra.truth")
             assert (task.data.prompt, task.data.answer) == ("a", answer)
+
+
+SHOWN = "Which?\n\nA. red\nB. 12\nC. blue\n\nThe answer is the letter of one option."
+CHOICES = {
+    "MMLU-Pro": {"options": ["red", "12", "blue"], "answer": "C", "answer_index": 2},
+    "SuperGPQA": {"options": ["red", "12", "blue"], "answer": "blue", "answer_letter": "C"},
+    "MMLU": {"choices": ["red", "12", "blue"], "answer": 2},
+    "ARC": {"choices": {"text": ["red", "12", "blue"], "label": ["A", "B", "C"]}, "answer": "C"},
+    "MedQA": {"options": {"C": "blue", "A": "red", "B": "12"}, "answer": "blue"},
+    "AQuA-RAT": {"options": ["A)red", "B)12", "C)blue"], "answer": "C"},
+    "CMMLU": {"A": "red", "B": "12", "C": "blue", "answer": "C"},
+    "text": {"options": "['red', '12', 'blue']", "answer": "(C) blue"},
+}
+
+
+@pytest.mark.parametrize("kind", CHOICES)
+@pytest.mark.parametrize("write", [write_jsonl, write_parquet])
+def test_options_are_shown_with_their_letters_and_the_answer_is_a_letter(
+    kind: str, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    rows = [{"question": "Which?", **CHOICES[kind]}]
+    if isinstance(CHOICES[kind].get("options", {}), dict):  # of other rows, Arrow gives this one more letters
+        more = {"D": "green"} if kind == "CMMLU" else {}
+        rows.append({"question": "What?", **CHOICES[kind], **more})
+    first = tasks(write(tmp_path / "rows.data".replace("data", "jsonl" if write is write_jsonl else "parquet"), rows))[
+        0
+    ]
+    assert first.data.prompt == SHOWN
+    assert (first.data.answer, first.data.options) == ("C", {"A": "red", "B": "12", "C": "blue"})
+    assert not {"options"} & first.data.info.keys()
+
+
+def test_options_that_the_question_shows_are_not_shown_again(tmp_path: Path) -> None:
+    asked = "Which?\n(A) red\n(B) blue"
+    rows = [{"question": asked, "options": ["red", "blue"], "answer": "B"}]
+    assert tasks(write_jsonl(tmp_path / "a.jsonl", rows))[0].data.prompt == asked
+    rows[0]["question"] = "Which of 2 is red or blue?"
+    template = " Choose: {options}!"
+    (task,) = tasks(write_jsonl(tmp_path / "b.jsonl", rows), options_prompt=template)
+    assert task.data.prompt == "Which of 2 is red or blue? Choose: A. red\nB. blue!"
+
+
+def test_a_row_whose_letter_is_no_option_is_refused_and_other_columns_of_that_name_stay(tmp_path: Path) -> None:
+    for answer, told in (("E", "fits none of the options A, B"), ("2", "several")):
+        rows: list[dict[str, Any]] = [{"question": "Which?", "options": ["2", "2"], "answer": answer}]
+        with pytest.raises(DatasetError, match=told):
+            tasks(write_jsonl(tmp_path / "a.jsonl", rows))
+    rows = [
+        {"question": "a", "options": {"fast": True}, "answer": "B"},
+        {"question": "b", "options": ["x", "y"], "verify": "true"},
+        {"question": "c", "options": ["x", "y"], "answer": "a long text"},
+    ]
+    loaded = tasks(write_jsonl(tmp_path / "b.jsonl", rows))
+    assert [(task.data.prompt, task.data.options) for task in loaded] == [("a", None), ("b", None), ("c", None)]
+    assert [task.data.info["options"] for task in loaded] == [found["options"] for found in rows]
+    for number, told in ((0, "must be the options of a question"), (2, "fits none of the options")):
+        with pytest.raises(DatasetError, match=told):
+            tasks(
+                write_jsonl(tmp_path / "c.jsonl", [rows[number] | {"picks": rows[number]["options"]}]),
+                options_key="picks",
+            )
+
+
+def test_other_options_make_another_task(tmp_path: Path) -> None:
+    rows = [{"question": "Which?", "options": options, "answer": "A"} for options in (["x", "y"], ["x", "z"])]
+    first, second = tasks(write_jsonl(tmp_path / "a.jsonl", rows))
+    assert first.key != second.key
+    (again,) = tasks(write_jsonl(tmp_path / "b.jsonl", rows[:1]), options_prompt="{options}")
+    assert again.key == first.key
+
+
+def test_nulls_that_a_table_fills_in_are_no_fields_of_a_group_at_any_depth(tmp_path: Path) -> None:
+    members = [
+        {"weight": 0.5, "rubric": {"type": "answer"}},
+        {"rubric": {"type": "judge", "choices": {"yes": 1.0, "no": 0.0}}},
+    ]
+    rows = [
+        row(1, rubric={"type": "group", "members": members}),
+        row(2, rubric={"type": "hybrid-math", "judge_sampling": {"temperature": 0.5}}),
+    ]
+    from_table, from_lines = (
+        [task.rubric_config for task in tasks(write(tmp_path / name, rows))]
+        for write, name in ((write_parquet, "a.parquet"), (write_jsonl, "a.jsonl"))
+    )
+    assert from_table == from_lines
 
 
 def test_instructions_stand_around_the_question(tmp_path: Path) -> None:

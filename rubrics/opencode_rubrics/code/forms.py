@@ -4,18 +4,21 @@
     [{"input", "output", "type"|"testtype", …}, …]      DeepCoder, LiveCodeBench; SYNTHETIC-1, open-r1 (`test_cases`)
     {"input": […], "output": […]}                       CodeContests
     base64 of a compressed pickle of the second          LiveCodeBench's private tests
+    assert f(1) == 2 (a list of them, or `def check`)    MBPP (`test_list`); HumanEval, LeetCode (`test`)
 
 Any of them may be JSON text, and a table may hold it below `tests` or `test_cases`. Nothing of a pickle is run: only
 instructions that put a text or bytes on the stack, remember it and stop are known here; any other (a list, a class, a
-call) refuses the whole, and sizes are bounded before anything is unpacked.
+call) refuses the whole, and sizes are bounded before anything is unpacked. Nor is an assertion run: it must compare a
+call of the function with a literal.
 """
 
 import ast
 import base64
 import contextlib
 import json
+import math
 import pickletools
-import sys
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +26,7 @@ from typing import Any, NamedTuple
 from agent_sandbox.surrogates import has_lone_surrogate
 from pydantic import ValidationError
 
-from opencode_rubrics.code.problem import CodeTest, CodeTests
+from opencode_rubrics.code.problem import CodeTest, CodeTests, literal, tagged
 
 _BESIDE = (("public_test_cases", "private_test_cases"), ("public_tests", "private_tests", "generated_tests"))
 """Columns that hold one problem's tests together."""
@@ -31,6 +34,8 @@ _FUNCTION_KINDS = ("function_call", "functional", "function")
 _STDIN_KINDS = ("stdin_stdout", "stdin")
 _SHOWN = 60
 """Characters of a wrong value in a message."""
+_ASSERTS = re.compile(r"^\s*(?:assert\b|def check\()", re.MULTILINE)
+_INFINITE = {"inf": math.inf, "float('inf')": math.inf, "-inf": -math.inf, "float('-inf')": -math.inf}
 MAX_BYTES = 256 << 20
 """The most that a row's tests may be, unpacked."""
 
@@ -44,6 +49,10 @@ class _Case(NamedTuple):
     given: object
     expected: object
     function: str | None
+    asserted: bool = False
+    """Whether `given` is the text of a call's arguments, and `expected` the value of a literal."""
+    wraps: bool = False
+    """Whether this form often wraps what a function returns in one more list."""
 
 
 def test_columns(key: str, names: Sequence[str] | Mapping[str, object]) -> list[str]:
@@ -55,7 +64,8 @@ def test_columns(key: str, names: Sequence[str] | Mapping[str, object]) -> list[
 def read_code_tests(row: Mapping[str, object], key: str) -> CodeTests | None:
     """The tests in column `key` of a row, and in the columns that belong to it; None if they are empty. A `ValueError`,
     whose message goes on from the column's name, if they have no known form, or differ in what they test."""
-    cases = [case for name in test_columns(key, row) for case in _cases(row[name], _named(row.get("metadata")))]
+    named = _named(row.get("metadata")) or _entry_point(row)
+    cases = [case for name in test_columns(key, row) for case in _cases(row[name], named)]
     if not cases:
         return None
     functions = {case.function for case in cases}
@@ -63,10 +73,21 @@ def read_code_tests(row: Mapping[str, object], key: str) -> CodeTests | None:
         told = sorted("a program" if name is None else name[:_SHOWN] for name in functions)
         raise ValueError(f"mixes tests of {' and '.join(told)}: make a row of each")
     (function,) = functions
+    if function is None and (entry := _entry_point(row)):
+        raise ValueError(
+            f"does not say whether it tests a program or {entry[:_SHOWN]!r}: name the column of assertions"
+        )
     if function is not None and not function.isidentifier():
         raise ValueError(f"names the function {function[:_SHOWN]!r}, which is not a name in Python")
-    read = _text_test if function is None else _call_test
-    return CodeTests(function=function, tests=[read(case) for case in cases], total=len(cases))
+    exact = cases[0].asserted
+    tests = [_text_test(case) for case in cases] if function is None else _call_tests(cases)
+    return CodeTests(function=function, exact=exact, tests=tests, total=len(cases))
+
+
+def _entry_point(row: Mapping[str, object]) -> str | None:
+    """The function that HumanEval's and LeetCode's rows name, a method of `Solution` among them."""
+    named = row.get("entry_point")
+    return named.removeprefix("Solution().") if isinstance(named, str) and named else None
 
 
 def _named(metadata: object) -> str | None:
@@ -84,6 +105,10 @@ def _parsed(value: object) -> object:
     try:
         return json.loads(value)
     except ValueError as error:
+        if _ASSERTS.search(value):
+            return [value]
+        if value.lstrip()[0] in "[{" and (found := literal(value)) is not value:
+            return found
         text = unpacked(value, error)
     try:
         return json.loads(text)
@@ -98,11 +123,14 @@ def _cases(value: object, function: str | None) -> Iterator[_Case]:
         return
     if isinstance(value, Mapping):
         yield from _of_table(value, function)
+    elif isinstance(value, list) and value and all(isinstance(part, str) and _ASSERTS.search(part) for part in value):
+        yield from _asserted("\n".join(value), function)
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         for number, case in enumerate(value, start=1):
             if not isinstance(case, Mapping) or not {"input", "output"} <= case.keys():
                 raise ValueError(f"holds as test {number} no table with input and output")
-            yield _Case(case["input"], case["output"], _function_of(case, function))
+            called = _function_of(case, _named(case.get("metadata")) or function)
+            yield _Case(case["input"], case["output"], called, wraps=case.get("testtype") is None)
     elif isinstance(value, str):
         raise ValueError("holds JSON text within JSON text, or plain text: decode it once more")
     else:
@@ -120,7 +148,7 @@ def _of_table(value: Mapping[Any, object], function: str | None) -> Iterator[_Ca
             if len(inputs) != len(outputs):
                 raise ValueError(f"holds {len(inputs)} {given} and {len(outputs)} {expected}")
             name = str(value["fn_name"]) if value.get("fn_name") else function
-            yield from (_Case(*pair, name) for pair in zip(inputs, outputs, strict=True))
+            yield from (_Case(*pair, name, wraps=True) for pair in zip(inputs, outputs, strict=True))
             return
     raise ValueError(f"holds tests in no known form (a table of {', '.join(sorted(map(str, value)))[:_SHOWN]})")
 
@@ -151,32 +179,79 @@ def _text(value: object) -> str:
     return "\n".join(map(str, lines))
 
 
-def _call_test(case: _Case) -> CodeTest:
-    given = case.given
-    if isinstance(given, str):
-        arguments = [_literal(line) for line in given.split("\n") if line.strip()]
-    elif isinstance(given, Sequence):
-        arguments = list(given)
-    else:
+def _call_tests(cases: list[_Case]) -> list[CodeTest]:
+    """The tests of a function. What the form leaves open is told by all of them: outputs are wrapped only if each is a
+    list of one element, and texts write values only if the inputs are texts as well and each can be read so."""
+    texts = [case.expected for case in cases if isinstance(case.expected, str)]
+    written = all(isinstance(case.given, str) for case in cases) and all(literal(text) is not text for text in texts)
+    wrapped = all(case.wraps and isinstance(case.expected, list) and len(case.expected) == 1 for case in cases)
+    return [_call_test(case, written, wrapped) for case in cases]
+
+
+def _call_test(case: _Case, written: bool, wrapped: bool) -> CodeTest:
+    given, expected, also = case.given, case.expected, "element" if wrapped else None
+    if isinstance(given, str) and not case.asserted:
+        given = [literal(line) for line in given.split("\n") if line.strip()]
+    elif not isinstance(given, str | Sequence):
         raise ValueError(f"holds the arguments of a function as {type(given).__name__}")
-    expected = _literal(case.expected) if isinstance(case.expected, str) else case.expected
     try:
-        return CodeTest.model_validate_json(json.dumps({"input": arguments, "output": expected}))
+        if case.asserted:
+            expected = tagged(expected)
+        elif isinstance(expected, str) and written:
+            expected = literal(expected)
+        elif isinstance(expected, str) and literal(expected) is not expected:
+            also = "value"
+        return CodeTest.model_validate_json(json.dumps({"input": given, "output": expected, "also": also}))
     except ValidationError as error:
         raise ValueError(f"holds what JSON has no form for: {error.errors()[0]['msg']}") from error
     except TypeError as error:
         raise ValueError(f"holds what JSON has no form for: {error}") from error
 
 
-def _literal(text: str) -> object:
-    """A value of JSON, or of Python; text that is neither is itself."""
-    for read in (json.loads, ast.literal_eval):
-        try:
-            return read(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-            if "integer string conversion" in str(error):  # a number, and as text it would be another test
-                raise ValueError(f"holds a number of over {sys.get_int_max_str_digits()} digits") from error
-    return text
+def _asserted(text: str, function: str | None) -> Iterator[_Case]:
+    """The tests in assertions: those of `check(candidate)`, where that is defined, else those on their own."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"holds assertions that are not Python: {error}") from error
+    check = next((part for part in body if isinstance(part, ast.FunctionDef) and part.name == "check"), None)
+    if check is None:
+        yield from (_compared(part, None, function) for part in body)
+        return
+    candidate = check.args.args[0].arg if check.args.args else None
+    if function is None:
+        raise ValueError("holds assertions about a candidate without its name (`entry_point`)")
+    for part in check.body:
+        said = part.test if isinstance(part, ast.Assert) else part.value if isinstance(part, ast.Expr) else part
+        if not isinstance(said, ast.Constant | ast.Pass):
+            yield _compared(part, candidate, function)
+
+
+def _compared(part: ast.stmt, candidate: str | None, function: str | None) -> _Case:
+    """The test in `assert CALL == LITERAL`, either way round; `candidate` stands for the function."""
+    test = part.test if isinstance(part, ast.Assert) else None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        for call, value in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+                continue
+            if candidate is None or call.func.id == candidate:
+                with contextlib.suppress(ValueError):
+                    name = function if candidate else call.func.id
+                    return _Case(_arguments(call), _value(value), name, asserted=True)
+    raise ValueError(f"holds more than comparisons of a call with a literal: {ast.unparse(part)[:_SHOWN]!r}")
+
+
+def _arguments(call: ast.Call) -> str:
+    """The text of a call's arguments, all of them literals."""
+    for value in (*call.args, *(named.value for named in call.keywords)):
+        _value(value)
+    if any(named.arg is None for named in call.keywords):
+        raise ValueError("holds a table as arguments")
+    return ", ".join(map(ast.unparse, (*call.args, *call.keywords)))
+
+
+def _value(node: ast.expr) -> object:
+    return _INFINITE[text] if (text := ast.unparse(node)) in _INFINITE else ast.literal_eval(node)
 
 
 def unpacked(text: str, problem: Exception | None = None) -> str:

@@ -1,9 +1,10 @@
-"""Calls the function of a solution for one test: `python call_function.py SOLUTION FUNCTION`.
+"""Calls the function of a solution for one test: `python call_function.py SOLUTION FUNCTION [exact]`.
 
-Reads a key, a line break and a Python list of arguments from standard input; writes one line there and back: the key,
-then the result as JSON. What the solution prints goes nowhere, and it gets no input. It runs in this very process, so
-it can say what it returned, and nothing else: nobody here knows what is expected. No library but `os` and `sys` is
-loaded: others cost as much as a small test, and not every image has them.
+Reads a key, a line break and the text of a call's arguments from standard input; writes one line there and back: the
+key, then the result as JSON. With `exact`, tuples, sets and tables are told apart from lists, as in `tagged`. What the
+solution prints goes nowhere, and it gets no input. It runs in this very process, so it can say what it returned, and
+nothing else: nobody here knows what is expected. No library but `os` and `sys` is loaded: others cost as much as a
+small test, and not every image has them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def _json(value: Any) -> str:
+def _json(value: Any, exact: bool = False) -> str:
     """A result as JSON; numbers and arrays of libraries as Python's own. What has no form there is a `TypeError`."""
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
@@ -25,13 +26,17 @@ def _json(value: Any) -> str:
         return names.get(repr(value), (int if isinstance(value, int) else float).__repr__(value))
     if isinstance(value, str):
         return f'"{"".join(map(_character, value))}"'
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(_json, value))}]"
+    if isinstance(value, (list, tuple)) or (exact and isinstance(value, (set, frozenset))):
+        listed = f"[{','.join([_json(item, exact) for item in value])}]"
+        kind = "" if isinstance(value, list) or not exact else "tuple" if isinstance(value, tuple) else "set"
+        return f'{{"{kind}":{listed}}}' if kind else listed
+    if isinstance(value, dict) and exact:
+        return f'{{"dict":{_json([[*pair] for pair in value.items()], exact)}}}'
     if isinstance(value, dict):
         return f"{{{','.join(f'{_json(str(key))}:{_json(item)}' for key, item in value.items())}}}"
     for name in ("tolist", "item"):
         if hasattr(value, name):
-            return _json(getattr(value, name)())
+            return _json(getattr(value, name)(), exact)
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
@@ -52,10 +57,11 @@ def _with_whole_keys(argument: Any) -> Any:
 
 def main() -> None:
     """Call it once."""
-    path, name = sys.argv[1:]
+    path, name, *exact = sys.argv[1:]
     key, _, given = sys.stdin.read().partition("\n")
-    arguments = eval(given, {"inf": float("inf"), "nan": float("nan")})
-    if len(arguments) == 1 and isinstance(arguments[0], dict):
+    names = {"inf": float("inf"), "nan": float("nan"), "call": lambda *given, **named: ([*given], named)}
+    arguments, named = eval(f"call({given})", names)
+    if not exact and len(arguments) == 1 and isinstance(arguments[0], dict):
         arguments = [_with_whole_keys(arguments[0])]
     answer, nothing = os.dup(1), os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
@@ -67,7 +73,7 @@ def main() -> None:
         exec(compile(file.read(), path, "exec", dont_inherit=True), solution.__dict__)
     method = hasattr(getattr(solution, "Solution", None), name)
     holder = solution.Solution() if method else solution
-    line = f"{key}{_json(getattr(holder, name)(*arguments))}\n".encode()
+    line = f"{key}{_json(getattr(holder, name)(*arguments, **named), bool(exact))}\n".encode()
     while line:
         line = line[os.write(answer, line) :]
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import verifiers.v1 as vf
 
 from opencode_env.taskset import values
-from opencode_env.taskset.prompt import container_image, read_question
+from opencode_env.taskset.prompt import container_image, read_options, read_question
 from opencode_env.taskset.row import Row
 
 
@@ -36,6 +36,10 @@ class ColumnOptions(vf.TasksetConfig):
     """Column of the question: text, or a list of `{role, content}` messages that ends with the user's."""
     answer_key: Annotated[str, Column("answer", values.scalar_text, identity=True)] = "answer"
     """Column of the right answer: text or a number. The default may be missing in rows that have `verify`."""
+    options_key: Annotated[str | None, Column("options", read_options, identity=True)] = None
+    """Column of the options of a multiple-choice question: a list of texts, or a table of them by letter. The model is
+    shown them with their letters, unless the question shows them, and the answer becomes a letter. `None`: `options`,
+    `choices`, or columns `A`, `B`, …, if there are such."""
     id_key: Annotated[str | None, Column("id", values.identifier)] = None
     """Column that names a row for good. `None`: `id` if there is one, else a hash of the content."""
     image_key: Annotated[str | None, Column("image", container_image, identity=True)] = None

@@ -41,6 +41,8 @@ class OpenCodeTasksetConfig(ColumnOptions):
     """Text put directly before every question; end it with the white space that should separate them."""
     instruction_prompt_post: str = ""
     """Text put directly after every question."""
+    options_prompt: str = Field("\n\n{options}\n\nThe answer is the letter of one option.", pattern=r"\{options\}")
+    """Text behind a multiple-choice question that does not show its options: `{options}` stands for their lines."""
     max_num_tests: int = Field(15, ge=1)
     """The most tests that a programming problem is scored by. Of more, which are drawn follows from the row's identity
     alone: it is the same in every process and run."""

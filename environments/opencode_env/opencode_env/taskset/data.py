@@ -23,6 +23,8 @@ class OpenCodeTaskData(vf.TaskData):
     """The row's identity: its id, or a hash of its content without its position, instructions and `info`."""
     answer: str | None = None
     """The right answer; numbers in decimal notation."""
+    options: dict[str, str] | None = None
+    """The options of a multiple-choice question, by their letters."""
     setup: list[str] = Field(default_factory=list)
     """Shell commands that prepare the sandbox before the agent starts."""
     verify: list[str] = Field(default_factory=list)

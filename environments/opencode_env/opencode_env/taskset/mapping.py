@@ -14,6 +14,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import verifiers.v1 as vf
 from agent_sandbox.surrogates import whole_text
@@ -26,7 +27,7 @@ from opencode_env.taskset.columns import IDENTITY_FIELDS, named_columns
 from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.errors import DatasetError
-from opencode_env.taskset.prompt import Question, pictures
+from opencode_env.taskset.prompt import Question, chosen_letter, pictures
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.values import RUBRIC_COLUMN, asked_for, json_safe, own_rubric
 
@@ -128,13 +129,15 @@ class RowMapper:
         question: Question = fields["prompt"]
         shown = pictures(row, self._names["image"])
         before = self._config.instruction_prompt + asked_for(row, fields["code_tests"])
-        fields["prompt"] = question.prompt(before, self._config.instruction_prompt_post, shown)
+        after = self._choices(row, question, fields) + self._config.instruction_prompt_post
+        fields["prompt"] = question.prompt(before, after, shown)
         if question.system_prompt is not None:
             if fields["system_prompt"] is not None:
                 row.refuse(self._names["system_prompt"], "is set although the question opens with a system message")
             fields["system_prompt"] = question.system_prompt
         rubric = own_rubric(row)
-        data = OpenCodeTaskData(**fields, **row.given, rubric=rubric, info=self._info(row, with_rubric=rubric is None))
+        unused = (*(() if rubric else (RUBRIC_COLUMN,)), *(() if fields["options"] else (self._names["options"],)))
+        data = OpenCodeTaskData(**fields, **row.given, rubric=rubric, info=self._info(row, unused))
         scorable = data.answer is not None or data.verify or data.tests or data.code_tests or data.swe
         configured = self._config.task.rubric
         scorer = configured.type if configured is not None else (rubric or {}).get("type")
@@ -150,6 +153,19 @@ class RowMapper:
         drawn = data.code_tests and data.code_tests.sampled(self._config.max_num_tests, key)
         return data.model_copy(update={"row_key": key, "code_tests": drawn})
 
+    def _choices(self, row: Row, question: Question, fields: dict[str, Any]) -> str:
+        """What shows the options of a multiple-choice question, whose answer becomes a letter; empty for others."""
+        options, answer, letter = fields["options"], fields["answer"], None
+        if options and answer is not None:
+            must = self._config.options_key is not None
+            letter = chosen_letter(row, self._names["answer"], answer, options, must=must)
+        if letter is None:
+            fields["options"] = None
+            return ""
+        fields["answer"] = letter
+        lines = "\n".join(f"{name}. {text}" for name, text in options.items())
+        return "" if question.shows(options) else self._config.options_prompt.replace("{options}", lines)
+
     def _key(self, row: Row, data: OpenCodeTaskData, content: str) -> str:
         """The row's id, or `content` for its first row, `content-2` for the second equal row, and so on."""
         if data.id is None and self._config.id_key is not None:
@@ -164,10 +180,10 @@ class RowMapper:
         copies = self._copies[digest] = self._copies.get(digest, 1) + 1
         return f"{content}-{copies}"
 
-    def _info(self, row: Row, *, with_rubric: bool) -> dict[str, JsonValue]:
+    def _info(self, row: Row, unused: Sequence[str]) -> dict[str, JsonValue]:
         """The columns without a meaning of their own; entries of a column `info` come to the top."""
         tests = test_columns(self._names["code_tests"], row.values)
-        used = {*self._names.values(), *tests, *(() if with_rubric else (RUBRIC_COLUMN,))}
+        used = {*self._names.values(), *tests, RUBRIC_COLUMN}.difference(unused)
         rest = {name: value for name, value in row.values.items() if name not in used}
         own = rest.pop("info") if isinstance(rest.get("info"), dict) else {}
         assert isinstance(own, dict)

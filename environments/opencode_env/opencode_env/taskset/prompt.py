@@ -7,10 +7,12 @@ itself are used; a path in a row is never opened.
 
 import base64
 import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
+from opencode_rubrics.code.problem import literal
 from pydantic import TypeAdapter, ValidationError
 
 from opencode_env.taskset.errors import nearest_name
@@ -33,6 +35,14 @@ class Question:
     content: vf.MessageContent
     earlier: tuple[vf.Message, ...] = ()
     system_prompt: str | None = None
+
+    def shows(self, options: Mapping[str, str]) -> bool:
+        """Whether each option stands in the question behind its letter."""
+        parts = (
+            [self.content] if isinstance(self.content, str) else [getattr(part, "text", "") for part in self.content]
+        )
+        asked = "\n".join(parts)
+        return all(re.search(rf"{re.escape(a)}\s*[).:]\s*{re.escape(text)}", asked) for a, text in options.items())
 
     def prompt(self, before: str, after: str, pictures: list[vf.ImageUrlContentPart]) -> str | vf.Messages:
         """The prompt with `before` and `after` around the question; plain text if it is nothing more."""
@@ -89,6 +99,61 @@ def _surrounded(content: vf.MessageContent, before: str, after: str) -> vf.Messa
     head = [vf.TextContentPart(text=before)] if before else []
     tail = [vf.TextContentPart(text=after)] if after else []
     return [*head, *content, *tail]
+
+
+def read_options(row: Row, key: str) -> dict[str, str] | None:
+    """The options of a multiple-choice question by their letters: a list of texts, a table by letter or of the lists
+    `label` and `text`, or the text of one of them; by convention also in a column `choices` or in columns `A`, `B`, ….
+
+    Raises:
+        DatasetError: the column that was asked for by another name holds none.
+    """
+    beside = {letter: row.get(letter) for letter in string.ascii_uppercase if letter in row.values}
+    for value in (row.get(key), *((row.get("choices"), beside) if key == "options" else ())):
+        written = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
+        found = literal(str(value)) if written else given_fields(value)
+        if (options := _by_letter(found)) is not None:
+            return options
+    if key != "options" and row.cell(key) is not None:
+        row.refuse(key, "must be the options of a question: a list of at least two texts, or a table of them by letter")
+    return None
+
+
+def _by_letter(found: object) -> dict[str, str] | None:
+    if isinstance(found, Mapping) and isinstance(found.get("label"), list) and isinstance(found.get("text"), list):
+        found = dict(zip(map(str, found["label"]), found["text"], strict=False))
+    elif isinstance(found, Mapping):
+        letters = string.ascii_uppercase[: len(found)]
+        found = {letter: found[letter] for letter in letters} if found.keys() == {*letters} else None
+    elif isinstance(found, list) and len(found) <= len(string.ascii_uppercase):
+        found = dict(zip(string.ascii_uppercase, found, strict=False))
+    if not isinstance(found, Mapping) or len(found) < 2:
+        return None
+    if not all(isinstance(text, str | int | float) and str(text).strip() for text in found.values()):
+        return None
+    texts = {letter: str(text).strip() for letter, text in found.items()}
+    bare = {letter: re.sub(rf"^\(?{re.escape(letter)}[).:]\s*", "", text) for letter, text in texts.items()}
+    return bare if all(0 < len(bare[letter]) < len(text) for letter, text in texts.items()) else texts
+
+
+def chosen_letter(row: Row, key: str, answer: str, options: Mapping[str, str], *, must: bool) -> str | None:
+    """The letter of the right option, which column `key` names, or says as text, or counts from 0; None if it does
+    none of this.
+
+    Raises:
+        DatasetError: it fits several options; or none, but must, or seems to name one.
+    """
+    said = answer.strip()
+    found = {a for a, text in options.items() if said in (a, text, f"({a})", f"{a}. {text}", f"({a}) {text}")}
+    if not found and isinstance(row.get(key), int | float) and said in map(str, range(len(options))):
+        found = {[*options][int(said)]}
+    if len(found) == 1:
+        return found.pop()
+    if found or must or len(said) == 1:
+        row.refuse(
+            key, f"is {answer!r}, which fits {'several' if found else 'none'} of the options {', '.join(options)}"
+        )
+    return None
 
 
 def container_image(row: Row, key: str) -> str | None:

@@ -18,9 +18,11 @@ ABSENT: Final = object()
 
 
 def given_fields(value: Any) -> Any:
-    """A mapping without its empty fields: of rows read from a table, those that only other rows have are filled with
-    nothing. Anything else as it is."""
-    return {name: item for name, item in value.items() if item is not None} if isinstance(value, Mapping) else value
+    """A value whose mappings, at any depth, lack their empty fields: of rows read from a table, those that only other
+    rows have are filled with nothing."""
+    if isinstance(value, Mapping):
+        return {name: given_fields(item) for name, item in value.items() if item is not None}
+    return [given_fields(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
