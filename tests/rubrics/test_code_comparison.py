@@ -108,6 +108,7 @@ def test_the_first_element_of_a_list_is_not_the_list() -> None:
         ("1e-10", "0", True),
         ("0.0000001", "0", False),
         ("9" * 991_000 + "e9999", "1.5", False),
+        ("9" * 5000, "7", False),
         ("1", "1e9999", False),
         ("1.5\nx", "1.5 x", False),
         ("a  b\n\nc", "a b\nc", True),
