@@ -105,7 +105,7 @@ def test_nested_keys_reach_into_columns_and_literal_names_go_first(tmp_path: Pat
 
 
 SHOWN = "Which?\n\nA. red\nB. 12\nC. blue\n\nThe answer is the letter of one option."
-CHOICES = {
+CHOICES: dict[str, dict[str, Any]] = {
     "MMLU-Pro": {"options": ["red", "12", "blue"], "answer": "C", "answer_index": 2},
     "SuperGPQA": {"options": ["red", "12", "blue"], "answer": "blue", "answer_letter": "C"},
     "MMLU": {"choices": ["red", "12", "blue"], "answer": 2},

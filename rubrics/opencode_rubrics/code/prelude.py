@@ -9,8 +9,10 @@ import importlib
 import re
 
 # In the order in which they are imported: of names that two have, the later one's counts, as there.
-_MODULES = ("string", "re", "datetime", "typing", "collections", "heapq", "bisect", "copy", "math", "random")
-_MODULES += ("statistics", "itertools", "functools", "operator", "io", "sys", "json")
+_MODULES = (
+    *("string", "re", "datetime", "typing", "collections", "heapq", "bisect", "copy", "math", "random"),
+    *("statistics", "itertools", "functools", "operator", "io", "sys", "json"),
+)
 _NEWER = {"batched": "itertools", "fma": "math", "sumprod": "math"}
 """Names that the sandbox's Python may have and this one may lack."""
 _LIBRARIES = (("numpy", "np"), ("pandas", "pd"))
