@@ -5,7 +5,6 @@ references name `pairwise`, `inf` or `List` without an import. The graders of al
 """
 
 import builtins
-import importlib
 import re
 
 # In the order in which they are imported: of names that two have, the later one's counts, as there.
@@ -22,8 +21,9 @@ _FUTURE = re.compile(r"^from __future__ import", re.MULTILINE)
 
 
 def _public(module: str) -> list[str]:
-    found = importlib.import_module(module)
-    return list(getattr(found, "__all__", None) or (name for name in vars(found) if not name.startswith("_")))
+    found: dict[str, object] = {}
+    exec(f"from {module} import *", found)
+    return [name for name in found if not name.startswith("__")]
 
 
 PROMISED = {name: module for module in _MODULES for name in _public(module) if not hasattr(builtins, name)} | _NEWER
