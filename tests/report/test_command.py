@@ -1,9 +1,11 @@
 """The command: which runs a path stands for, where the page goes, and how it watches."""
 
 import gc
+import json
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,25 @@ def test_watching_rewrites_the_page_when_the_run_has_grown(tmp_path: Path) -> No
             wait_until(lambda: len(packed(page, "index")["rows"]) == 5)
         finally:
             process.terminate()
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_bundle_holds_page_configuration_log_and_versions_without_keys(tmp_path: Path) -> None:
+    run = made.write_run(tmp_path / "run", made.many(2))
+    key = "sk-" + "a1B2" * 10
+    for name, text in (
+        ("configs/resolved/eval.json", f'{{"key": "{key}"}}'),
+        ("logs/attempt_1/eval.log", f"used {key}"),
+    ):
+        (run / name).parent.mkdir(parents=True)
+        (run / name).write_text(text)
+    assert main(["bundle", str(run)]) == 0
+    with zipfile.ZipFile(run / "bundle.zip") as bundle:
+        found = {name: bundle.read(name).decode() for name in bundle.namelist()}
+    assert {*found} == {"report.html", "versions.json", "configuration.json", "logs/attempt_1-eval.log"}
+    assert not [name for name, text in found.items() if key in text]
+    assert found["logs/attempt_1-eval.log"].startswith("used ")
+    assert json.loads(found["versions.json"])["verifiers"]
 
 
 @pytest.mark.usefixtures("programs")

@@ -1,5 +1,7 @@
 """The page in a real browser: read, filtered, followed by links and by keys, with nothing said and nothing fetched."""
 
+import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +34,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {name: folder / f"{name}.html" for name in runs}
     for name, places in runs.items():
         written(*places, page=found[name])
+    priced = made.write_run(folder / "priced", made.rich())
+    (priced / "configs/resolved").mkdir(parents=True, exist_ok=True)
+    (priced / "configs/resolved/eval.json").write_text('{"model": "small", "client": {"api_key_var": "KEY"}}')
+    found["priced"] = folder / "priced.html"
+    written(priced, page=found["priced"], options=("--prices", "2,0,8"))
     return found
 
 
@@ -66,7 +73,7 @@ def test_a_filter_leaves_what_fits_and_its_address_can_be_kept(browser: Browser,
     where = browser.run("location.hash")
     browser.open(pages["outcomes"], where)
     assert browser.run("document.querySelector('a.open').innerText") == "fails-with-ProviderError"
-    browser.go("#/rollouts?tool=edit&sort=reward%2C+low+first&min=0&max=0")
+    browser.go("#/rollouts?tool=edit&sort=reward&min=0&max=0")
     assert browser.run("document.querySelectorAll('tr.rollout').length") == 1 + len(made.STOPS)
 
 
@@ -184,6 +191,54 @@ def test_the_words_of_conversations_are_found(browser: Browser, pages: dict[str,
     browser.run("document.getElementById('search').value = 'import MEDIAN'; document.getElementById('deep').click()")
     browser.until("document.querySelectorAll('tr.rollout').length > 0 && location.hash.includes('in=')")
     assert "forked" in browser.text
+
+
+def test_a_heading_orders_a_metric_becomes_a_column_and_the_list_is_saved_as_csv(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["rich"], "#/rollouts")
+    column = "[...document.querySelectorAll('td[data-name=\"{}\"]')].map((cell) => cell.innerText)"
+    for name in ("tokens", "turns"):
+        browser.run(f"document.getElementById('by-{name}').click()")
+        browser.until(f"location.hash.includes('sort=-{name}')")
+        numbers = [
+            int(text.split()[0].replace(",", "")) for text in browser.run(column.format(name)) if text[0].isdigit()
+        ]
+        assert numbers == sorted(numbers, reverse=True)
+        assert len({*numbers}) > 1
+    choice = "const choice = document.querySelector('[data-filter=add]'); choice.value = 'num_turns';"
+    browser.run(f"(() => {{ {choice} choice.dispatchEvent(new Event('change')); }})()")
+    browser.until("location.hash.includes('columns=num_turns')")
+    shown = browser.run(column.format("num_turns"))
+    assert any(text.isdigit() for text in shown)
+    browser.run("window.kept = []; URL.createObjectURL = (blob) => { window.kept.push(blob); return '#'; }")
+    browser.run("document.getElementById('csv').click()")
+    browser.run("window.kept[0].text().then((text) => (window.csv = text))")
+    browser.until("window.csv !== undefined")
+    rows = list(csv.DictReader(io.StringIO(browser.run("window.csv"), newline="")))
+    assert [row["num_turns"] for row in rows] == [text if text.isdigit() else "" for text in shown]
+
+
+def test_the_overview_says_what_a_run_cost_how_long_it_took_and_how_it_can_be_repeated(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["priced"])
+    for said in ("$ vf-eval @ ", "configs/resolved/eval.json", "rollouts a minute", "stop conditions", "shortcuts"):
+        assert said in browser.text.lower(), said
+    used = [call["usage"] for line in made.rich() for trace in line["traces"] for call in trace["calls"]]
+    cost = sum(2 * one["prompt_tokens"] + 8 * one["completion_tokens"] for one in used) / 1e6
+    assert f"${cost:.4f} at the prices given" in browser.text
+    browser.open(pages["outcomes"])
+    assert "Errors by message" in browser.text
+    browser.run("document.querySelector('.failures a').click()")
+    browser.until("document.querySelectorAll('tr.rollout').length > 0 && location.hash.includes('error=')")
+
+
+def test_two_attempts_of_a_task_are_compared_alone(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["rich"], "#/task/fix-median")
+    for number in (0, 2):
+        browser.run(f"document.querySelectorAll('.chip')[{number}].click()")
+        browser.until("document.querySelectorAll('article.column').length === " + ("1" if number == 0 else "2"))
 
 
 def test_two_thousand_rollouts_open_filter_and_answer(browser: Browser, pages: dict[str, Path]) -> None:

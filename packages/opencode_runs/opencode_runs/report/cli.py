@@ -22,8 +22,20 @@ examples:
   opencode-report outputs/my-run --watch                          # rewritten while the evaluation runs
   opencode-report export outputs/my-run --atif trajectories       # Harbor's form, a file for each trace
   opencode-report export outputs/my-run --markdown 3f9a           # one rollout for an issue or a chat
+  opencode-report bundle outputs/my-run                           # page, configuration and log for a bug report
 """
 _megabytes = checked(float, lambda value: 0 < value <= 2000, "does not lie between 0 and 2000")
+
+
+def _prices(text: str) -> list[float]:
+    """Three prices."""
+    try:
+        fresh, cached, sampled = map(float, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'{text!r} is not three numbers such as "0.25,0.025,2"') from None
+    if not all(0 <= price < 1e6 for price in (fresh, cached, sampled)):
+        raise argparse.ArgumentTypeError(f"{text!r} has a price that is negative or too large")
+    return [fresh, cached, sampled]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["export"]:
         options = _export_parser().parse_args(given[1:])
         return exit_code_of(f"{PROG} export", lambda: _export(options))
+    if given[:1] == ["bundle"]:
+        options = _bundle_parser().parse_args(given[1:])
+        return exit_code_of(f"{PROG} bundle", lambda: _bundle(options))
     options = _parser().parse_args(given)
     return exit_code_of(PROG, lambda: _report(options))
 
@@ -47,6 +62,10 @@ def _parser() -> Parser:
     parser.add_argument(
         "--max-mb", type=_megabytes, default=25.0, metavar="MB",
         help="megabytes of rollouts in the page; over it long texts are cut, then rollouts left out (default 25)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--prices", type=_prices, metavar="IN,CACHED,OUT",
+        help="dollars for a million tokens read anew, read from a cache, and sampled: the page shows costs",
     )  # fmt: skip
     parser.add_argument(
         "--threshold", type=float, default=1.0, metavar="R", help="reward at which an attempt passes (default 1)"
@@ -67,6 +86,20 @@ def _export_parser() -> Parser:
     return parser
 
 
+def _bundle_parser() -> Parser:
+    parser = Parser(
+        prog=f"{PROG} bundle",
+        description="Write one zip file for a bug report: the page, the configuration, the end of the log, versions. "
+        "What looks like a key is masked; read it before you send it.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run, or its trace file")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.zip", help="default: bundle.zip in the run")
+    parser.add_argument(
+        "--max-mb", type=_megabytes, default=10.0, metavar="MB", help="megabytes of rollouts in the page (default 10)"
+    )
+    return parser
+
+
 def _report(options: argparse.Namespace) -> None:
     from opencode_runs.report.places import find_runs
     from opencode_runs.report.writing import write_page
@@ -81,7 +114,7 @@ def _report(options: argparse.Namespace) -> None:
             check_output(output, force=True)
             if output.resolve() in {run.file.path.resolve() for run in runs}:
                 raise BadInputError(f'output "{output}" is a run that it would show: name another file')
-            page = write_page(runs, output, max_mb=options.max_mb, threshold=options.threshold)
+            page = write_page(runs, output, max_mb=options.max_mb, threshold=options.threshold, prices=options.prices)
             if page.left_out:
                 warn([f"{page.left_out:,} rollouts are listed without their conversation: --max-mb {options.max_mb:g}"])
             print(output, flush=True)  # noqa: T201
@@ -91,6 +124,19 @@ def _report(options: argparse.Namespace) -> None:
         if not options.watch:
             return
         time.sleep(2.0)
+
+
+def _bundle(options: argparse.Namespace) -> None:
+    from opencode_runs.report.bundling import write_bundle
+    from opencode_runs.report.places import find_runs
+
+    runs = find_runs([options.run])
+    if len(runs) != 1:
+        raise BadInputError(f'"{options.run}" holds {len(runs)} runs: name one')
+    output = options.output or runs[0].file.path.parent / "bundle.zip"
+    check_output(output, force=True)
+    masked = write_bundle(runs[0], output, max_mb=options.max_mb)
+    print(f"{output} ({masked.total():,} secrets masked)", flush=True)  # noqa: T201
 
 
 def _export(options: argparse.Namespace) -> None:

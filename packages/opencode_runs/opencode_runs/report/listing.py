@@ -12,7 +12,7 @@ from opencode_runs.difficulty.rate import RatedEpisode, Rating, rate
 from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.places import Run
-from opencode_runs.report.record import ShownEpisode, ShownTrace
+from opencode_runs.report.record import ShownEpisode, ShownError, ShownTrace
 from opencode_runs.report.workers import Workers
 from opencode_runs.traces.reading import READ_BYTES, Parsed, Reading, parsed
 from opencode_runs.traces.record import LineError
@@ -127,6 +127,7 @@ def _rows(episode: ShownEpisode, tried: Tries, inspected: Inspected, run: int) -
         said: dict[str, Any] = {
             "run": run, "episode": episode.id, "id": episode.id, "key": episode.task, "task": episode.called,
             "prompt": episode.prompt, "errors": [error.type for error in episode.errors], "env": episode.env,
+            "message": _message(episode.errors),
         }  # fmt: skip
         if isinstance(outcome, Attempt):
             said |= {"outcome": "timeout" if outcome.timed_out else "ok", "counts": "attempt", "reward": outcome.reward}
@@ -159,6 +160,8 @@ def _of_trace(episode: ShownEpisode, trace: ShownTrace, figures: TraceFigures) -
     return {
         "id": trace.id or episode.id, "model": trace.model, "stop": trace.stop_condition, "turns": trace.turns,
         "tokens": trace.num_total_tokens, "errors": [error.type for error in trace.errors],
+        "message": _message(trace.errors) or _message(episode.errors), "used": _used(episode),
+        "metrics": {name: value for name, value in trace.metrics.items() if value},
         "tools": _tool_calls(trace), "last": _last_words(trace),
         "times": {phase: round(end - start, 3) for phase, (start, end) in spans.items()}
         | {"model": round(trace.model_seconds, 3)},
@@ -167,6 +170,19 @@ def _of_trace(episode: ShownEpisode, trace: ShownTrace, figures: TraceFigures) -
         "forks": figures.forks,
         "branch": trace.branch.model_dump() if trace.branch else None,
     }  # fmt: skip
+
+
+def _message(errors: Sequence[ShownError]) -> str | None:
+    """The beginning of what the last error says, on one line, by which failures are grouped."""
+    said = errors[-1].message if errors else None
+    return " ".join(said[: 4 * HEAD].split())[:HEAD] if isinstance(said, str) else None
+
+
+def _used(episode: ShownEpisode) -> tuple[int, int, int]:
+    """Tokens of all model calls of all traces, as the endpoint counted them: read anew, read from a cache, sampled."""
+    used = [call.usage for trace in episode.traces for call in trace.calls if call.usage]
+    cached = [usage.cached_input_tokens or 0 for usage in used]
+    return sum(usage.prompt_tokens for usage in used), sum(cached), sum(usage.completion_tokens for usage in used)
 
 
 def _tool_calls(trace: ShownTrace) -> dict[str, int]:

@@ -5,6 +5,7 @@ head, which stands before them, is known.
 """
 
 import gc
+import json
 import random
 import statistics
 import tempfile
@@ -28,6 +29,7 @@ from opencode_runs.report.template import FOOT, head
 from opencode_runs.report.workers import Workers, processors
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.traces.progress import Progress
+from opencode_runs.traces.runs import saved_config
 from opencode_runs.turns.rewards import Rollout as Continued
 from opencode_runs.turns.tree import tree_of
 
@@ -82,13 +84,20 @@ class Page:
 
 
 def write_page(
-    runs: Sequence[Run], output: Path, *, max_mb: float, threshold: float = 1.0, processes: int | None = None
+    runs: Sequence[Run],
+    output: Path,
+    *,
+    max_mb: float,
+    threshold: float = 1.0,
+    prices: Sequence[float] | None = None,
+    processes: int | None = None,
 ) -> Page:
     """Write the page of `runs`; returns what it left out and masked.
 
     Args:
         max_mb: megabytes of rollouts in it.
         threshold: the reward at which an attempt passes.
+        prices: dollars for a million tokens: read anew, read from a cache, sampled; None: no cost is shown.
         processes: that read and pack; None: as many as are worth it. The page is the same.
 
     Raises:
@@ -109,7 +118,7 @@ def write_page(
             _write_rollouts(page, chunks, by_interest(rollouts), workers)
         index = {
             "written": datetime.now(UTC).isoformat(timespec="seconds"), "threshold": threshold,
-            "runs": [_run(run, one) for run, one in zip(runs, found, strict=True)],
+            "runs": [_run(run, one) for run, one in zip(runs, found, strict=True)], "prices": prices,
             "comparisons": _comparisons([one.rated for one in found]),
             "turns": _turns([row for rollout in rollouts for row in rollout.rows]),
             "left_out": page.left_out, "cut": page.cut, "rules": [rule.name for rule in RULES],
@@ -221,6 +230,7 @@ def _run(run: Run, found: Listing) -> dict[str, Any]:
             row["band"] = bands.band(row["avg_reward"])
     return {
         "label": run.label, "series": run.series, "step": run.step, "path": _shown(run.file.path), "sources": sources,
+        "config": _config(run.file.path),
         "bands": {band: bands.describe(band) for band in Band},
         "trainable": report.summary.model_dump(mode="json"), "usable": report.usable,
         "findings": [finding.model_dump(mode="json") for finding in report.findings],
@@ -229,6 +239,15 @@ def _run(run: Run, found: Listing) -> dict[str, Any]:
             line.replace(str(run.file.path), _shown(run.file.path)) for one in report.runs for line in one.warnings()
         ],
     }  # fmt: skip
+
+
+def _config(trace_file: Path) -> dict[str, Any] | None:
+    """The configuration that a run saved, with which it can be repeated; None if there is none that can be read."""
+    place = saved_config(trace_file)
+    try:
+        return None if place is None else {"path": _shown(place), "options": json.loads(place.read_bytes())}
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def _shown(path: Path) -> str:

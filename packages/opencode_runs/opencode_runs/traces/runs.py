@@ -62,11 +62,16 @@ def find_trace_files(paths: list[Path], *, training: bool = False) -> list[Trace
 
 
 def _settings(trace_file: Path) -> RunSettings:
-    configs = sorted((trace_file.parent / "configs" / "resolved").glob("*.json"))
+    place = saved_config(trace_file)
     try:
-        return RunSettings.model_validate_json(configs[0].read_bytes())
-    except (IndexError, OSError, ValidationError):
+        return RunSettings() if place is None else RunSettings.model_validate_json(place.read_bytes())
+    except (OSError, ValidationError):
         return RunSettings()
+
+
+def saved_config(trace_file: Path) -> Path | None:
+    """Where the run of a trace file saved its whole configuration; None if it did not."""
+    return min((trace_file.parent / "configs" / "resolved").glob("*.json"), default=None)
 
 
 def _size(file: Path) -> int:

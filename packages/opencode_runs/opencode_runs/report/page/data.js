@@ -88,7 +88,8 @@ function seconds(value) {
   if (value === null || value === undefined) return "–";
   if (value < 0.0995) return `${Math.round(value * 1000)} ms`;
   if (value < 100) return `${value.toFixed(value < 10 ? 1 : 0)} s`;
-  return value < 6000 ? `${Math.floor(value / 60)} min ${Math.round(value % 60)} s` : `${(value / 3600).toFixed(1)} h`;
+  const rounded = Math.round(value);
+  return value < 6000 ? `${Math.floor(rounded / 60)} min ${rounded % 60} s` : `${(value / 3600).toFixed(1)} h`;
 }
 const sum = (values) => values.reduce((total, value) => total + (value || 0), 0);
 const short = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);

@@ -4,7 +4,7 @@ let index = null;
 let listed = [];
 let lastFilter = "";
 
-const KEYS = [["/", "search"], ["j, k", "next or previous row, or message"], ["Enter", "open"], ["[ and ]", "previous or next rollout"], ["u", "back to the list"], ["g", "overview"], ["?", "these keys"]];
+const KEYS = [["/", "search"], ["j, k", "next or previous row, or message"], ["Enter", "open"], ["[ and ]", "previous or next rollout"], ["u", "back to the list"], ["g", "overview"], ["?", "these shortcuts"]];
 
 async function view() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
@@ -21,9 +21,9 @@ async function view() {
     return ["rollouts", rolloutsView(filter)];
   }
   if (parts[0] === "r") return ["rollouts", await rolloutView(parts[1] || "", parts.slice(2))];
-  if (parts[0] === "task") return ["rollouts", await taskView(parts.slice(1).join("/"))];
+  if (parts[0] === "task") return ["rollouts", await taskView(parts.slice(1).join("/"), filter)];
   if (parts[0] === "time") return ["time", overTime()];
-  if (parts[0] === "keys") return ["keys", [h("h1", {}, "Keys"), table(["key", "does"], KEYS.map(([key, does]) => [h("kbd", {}, key), does]), { label: "Keys" })]];
+  if (parts[0] === "keys") return ["keys", [h("h1", {}, "Shortcuts"), table(["key", "does"], KEYS.map(([key, does]) => [h("kbd", {}, key), does]), { label: "Shortcuts" })]];
   return ["", overview(Number(filter.get("run")) || 0)];
 }
 
@@ -35,7 +35,7 @@ async function show() {
   if (turn !== latest) return;
   const main = document.getElementById("main");
   main.replaceChildren(...[content].flat(Infinity).filter((part) => part instanceof Node));
-  const tabs = [["", "Overview", "#/"], ["rollouts", "Rollouts", "#/rollouts"], ["time", "Over time", "#/time"], ["keys", "Keys", "#/keys"]];
+  const tabs = [["", "Overview", "#/"], ["rollouts", "Rollouts", "#/rollouts"], ["time", "Over time", "#/time"], ["keys", "Shortcuts", "#/keys"]];
   const curves = index.runs.some((run) => index.runs.filter((other) => other.series === run.series).length > 1);
   document.getElementById("tabs").replaceChildren(...tabs.filter(([name]) => name !== "time" || curves).map(([name, label, href]) => h("a", { href, "aria-current": name === tab ? "page" : false }, label)));
   // With the next frame, which lays the page out anyway.

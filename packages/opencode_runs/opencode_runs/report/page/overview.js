@@ -25,6 +25,38 @@ function figuresTable(run) {
   return [table(head, rows, { class: "numbers", label: `Figures of ${run.label}` }), JSON.stringify(rows.map((row) => row.slice(1))).includes("*") && h("p", { class: "quiet path" }, "* of the tasks with at least k attempts")];
 }
 
+// From the first rollout's start to the last one's end, as far as the rollouts say.
+function wall(rows) {
+  const timed = rows.filter((row) => row.start);
+  const [start, end] = [Math.min(...timed.map((row) => row.start)), Math.max(...timed.map((row) => row.start + (whole_seconds(row) || 0)))];
+  return timed.length && end > start ? end - start : null;
+}
+
+const MILLION = 1e6;
+const cost = (row) => (index.prices && row.used ? sum(index.prices.map((price, i) => (price * row.used[i]) / MILLION)) : null);
+const dollars = (value) => `$${fixed(value, value < 1 ? 4 : 2)}`;
+
+function tokensTile(rows) {
+  // The tries of one episode share its model calls.
+  const once = [...new Map(rows.filter((row) => row.used).map((row) => [row.episode, row])).values()];
+  const [fresh, cached, sampled] = [0, 1, 2].map((i) => sum(once.map((row) => row.used[i])));
+  const price = index.prices ? `${dollars(sum(once.map(cost)))} at the prices given` : "with --prices also what they cost";
+  return tile("tokens read, sampled", `${number(fresh + cached)}, ${number(sampled)}`, `${number(cached)} from a cache; ${price}`);
+}
+
+// Failures by what they say, numbers aside, the most frequent first.
+function failures(rows, at) {
+  const groups = new Map();
+  for (const row of rows.filter((one) => one.message && one.counts !== "attempt")) {
+    const name = `${row.errors.at(-1)}: ${row.message}`.replace(/\d+/g, "N");
+    groups.set(name, [...(groups.get(name) || []), row]);
+  }
+  if (!groups.size) return null;
+  const found = [...groups.values()].sort((a, b) => b.length - a.length);
+  const link = (row) => `#/rollouts?${new URLSearchParams({ run: String(at), error: failure(row) })}`;
+  return card("Errors by message", "numbers in them may differ", h("ul", { class: "failures" }, found.slice(0, 12).map((group) => h("li", {}, h("a", { href: link(group[0]) }, `${number(group.length)} × ${group[0].errors.at(-1)}`), h("p", { class: "quiet" }, group[0].message)))));
+}
+
 const TIMES = [["boot", "sandbox", "c5"], ["setup", "setup", "c4"], ["model", "model calls", "c1"], ["rest", "tools and agent", "c2"], ["finalize", "finalize", "c6"], ["scoring", "scoring", "c3"]];
 function timeParts(rows) {
   const of = (name) => sum(rows.map((row) => row.times && (name === "rest" ? Math.max(0, (row.times.agent || 0) - (row.times.model || 0)) : row.times[name])));
@@ -47,6 +79,7 @@ function runCards(run, at) {
   const tools = new Map();
   for (const row of rows) for (const [name, count] of Object.entries(row.tools || {})) tools.set(name, (tools.get(name) || 0) + count);
   const train = run.trainable;
+  const took = wall(rows);
   return [
     h("div", { class: "tiles" },
       tile("mean reward", number(source?.avg_reward, 2), source && source.reward_stderr !== null ? `±${fixed(source.reward_stderr, 2)} over ${plural(source.tasks_rated, "task")}` : null),
@@ -54,17 +87,22 @@ function runCards(run, at) {
       tile("rollouts", number(rows.length), source && plural(sum(run.sources.map((one) => one.tasks)), "task")),
       tile("errors", number(sum(run.sources.map((one) => one.errors))), `${plural(sum(run.sources.map((one) => one.timed_out)), "timeout")}, ${number(sum(run.sources.map((one) => one.unscored)))} unscored`),
       tile("turns, tokens", `${number(source?.mean_turns, 1)}`, source && `${number(source.mean_tokens)} tokens on average`),
+      tokensTile(rows),
+      took !== null && tile("wall time", seconds(took), `${number((60 * rows.length) / took, 1)} rollouts a minute`),
     ),
     run.warnings.length > 0 && h("ul", { class: "warnings" }, run.warnings.map((line) => h("li", {}, line))),
     card("Figures", "as opencode-difficulty prints them", figuresTable(run), run.sources.flatMap((one) => one.mixtures).map((line) => h("p", { class: "quiet" }, line))),
+    failures(rows, at),
     h("div", { class: "grid" },
       card("Reward", `of ${plural(rows.filter((row) => row.reward !== null).length, "attempt")}`, histogram(rows.map((row) => row.reward), "Rewards")),
       card("Outcomes", "", bars(counted(rows, (row) => row.outcome).map(([name, value]) => ({ name, value, kind: OUTCOME_KIND(rows.find((row) => row.outcome === name)), href: link({ outcome: name }) })), { label: "Outcomes" })),
+      card("Stop conditions", "why agents stopped", bars(counted(rows.filter((row) => row.stop), (row) => row.stop).map(([name, value]) => ({ name, value, kind: "c4", href: link({ stop: name }) })), { label: "Stop conditions" })),
       card("Where the time went", seconds(sum(timeParts(rows).map((part) => part.value))), stacked(timeParts(rows), "Time")),
       card("Difficulty", "tasks by mean reward", stacked(bands(run), "Difficulty")),
       card("Tools", plural(sum([...tools.values()]), "call"), tools.size ? bars([...tools].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([name, value]) => ({ name, value, kind: "c1", href: link({ tool: name }) })), { label: "Tool calls" }) : h("p", { class: "quiet" }, "No tool was called.")),
       card("What a trainer gets", "as opencode-trainable prints it", trainerSummary(run, train)),
     ),
+    run.config && card("Configuration", "as vf-eval saved it", h("pre", { class: "command", tabindex: "0" }, `$ vf-eval @ ${run.config.path}`), h("details", {}, h("summary", {}, "All options"), lazily(() => fields(run.config.options)))),
   ];
 }
 
