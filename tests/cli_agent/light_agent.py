@@ -45,6 +45,7 @@ class Asking:
     runtime: Runtime
     mark: str
     history: list[dict[str, Any]] = field(default_factory=list)
+    streams: bool = True
 
     async def ask(self, text: str = "Go on.", **headers: str) -> int:
         """One call of its own program; the status of the answer."""
@@ -55,7 +56,8 @@ class Asking:
         return await self.post([{"role": "user", "content": text}], {})
 
     async def post(self, messages: Sequence[Mapping[str, Any]], headers: Mapping[str, str]) -> int:
-        body = {"model": "m", "messages": list(messages), "tools": TOOLS, "stream": True}
+        body: dict[str, Any] = {"model": "m", "messages": list(messages), "tools": TOOLS, "max_tokens": 32_000}
+        body |= {"stream": True, "stream_options": {"include_usage": True}} if self.streams else {}
         bearer = {"Authorization": f"Bearer {self.secret}"}
         async with (
             aiohttp.ClientSession() as client,
@@ -96,6 +98,9 @@ async def play_light(
     agent_errors: AgentErrors = "score",
     patient_for: float = 3600.0,
     segments: int = 1,
+    server: type[ScriptedModel] = ScriptedModel,
+    harness: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> AnyTrace:
     """The trace of one rollout of a light agent, whose task always scores 1.
 
@@ -105,10 +110,13 @@ async def play_light(
         agent_errors: the option.
         patient_for: seconds that the agent waits for an answer.
         segments: how often a user speaks.
+        server: what plays the model.
+        harness: further fields of the agent's harness.
+        settings: further fields of the seat, such as limits.
     """
-    config = LightConfig(id="bash", patient_for=patient_for)
+    config = LightConfig(id="bash", patient_for=patient_for, **(harness or {}))
     async with (
-        ScriptedModel(policy_of(script)) as model,
+        server(policy_of(script)) as model,
         role_interception(InterceptionServerConfig()) as server,
     ):
         seat = vf.AgentConfig(
@@ -116,6 +124,7 @@ async def play_light(
             runtime=Confined().runtime,
             model="m",
             client=vf.EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY"),
+            **settings,
         )
         agent = make_agent(seat, interception=server)
         agent.harness = guarded(LightHarness(config, doing), contained=True, agent_errors=agent_errors)

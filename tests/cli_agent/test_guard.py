@@ -76,6 +76,7 @@ async def test_a_full_window_that_is_tried_again_for_ever_is_a_stop(monkeypatch:
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
 
     async def tries_again(trace: AnyTrace) -> None:
+        trace.nodes.append(node(AssistantMessage(content="a"), None))
         trace.calls.extend(ModelCall(error=OVERFLOW) for _ in range(RUNAWAY_FAILURES))
         await asyncio.Event().wait()
 

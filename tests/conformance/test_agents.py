@@ -27,7 +27,7 @@ WITHOUT_COMMANDS = {
 WITHOUT_STREAMS = {"test_a_stream_without_a_finish_reason_is_a_typed_error_and_never_a_reward"}
 WITHOUT_RETRIES = {"test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again"}
 BUSY = {
-    "test_an_agent_that_waits_for_its_model_is_ended_and_scored",
+    "test_an_agent_that_waits_for_its_model_is_ended_and_what_sent_no_stream_is_an_error",
     "test_an_agent_that_waits_for_its_command_is_ended_with_it_and_scored",
     "test_a_time_limit_hides_no_failing_endpoint",
 }

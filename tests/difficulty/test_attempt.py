@@ -60,6 +60,10 @@ COUNTED: dict[str, tuple[Line, list[Attempt | Failure]]] = {
         episode("a", trace(0.0, agent=seat("proposer", trainable=False)), trace(1.0, agent=seat("solver"))),
         [PASSED],
     ),
+    "a first request that did not fit into the window": (
+        episode("a", trace(0.0, nodes=[], num_total_tokens=0, stop_condition="max_total_tokens")),
+        [Failure("no answer, stopped by max_total_tokens")],
+    ),
     "a program that never asked the model": (
         episode("a", trace(0.0, nodes=[], num_total_tokens=0)),
         [Failure("no model call")],

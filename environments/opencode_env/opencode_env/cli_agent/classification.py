@@ -18,15 +18,30 @@ from typing import Any, Protocol, runtime_checkable
 from agent_sandbox.prime.errors import SandboxEndedError
 from agent_sandbox.toolbox.checked_run import require_alive
 from verifiers.v1.episode import Episode
-from verifiers.v1.errors import HarnessError, RolloutError, SandboxError, TaskError, stop_condition
+from verifiers.v1.errors import (
+    HarnessError,
+    ProviderError,
+    RolloutError,
+    SandboxError,
+    TaskError,
+    stop_condition,
+)
 from verifiers.v1.runtimes import Runtime
-from verifiers.v1.trace import ModelCall
+from verifiers.v1.trace import Error, ModelCall
+from verifiers.v1.types import Message
 
 from opencode_env.cli_agent.interception.gateway import LAST_REFUSED, RECORD
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel
-from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure, overflowed, require_model_calls
-from opencode_env.cli_agent.outcomes import AgentError, AgentErrors, Outcome
+from opencode_env.cli_agent.outcome_rule import (
+    Evidence,
+    endpoint_failure,
+    is_context_overflow,
+    is_refusal,
+    overflowed,
+    require_model_calls,
+)
+from opencode_env.cli_agent.outcomes import NO_ANSWER, AgentError, AgentErrors, Outcome
 from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
@@ -71,8 +86,11 @@ class EndedRun:
 
     @property
     def calls(self) -> Sequence[ModelCall]:
-        """Those of the agent's own program."""
-        return own_calls(self.trace, self.first_call)
+        """Those of the agent's own program; without what the end of its time cut off."""
+        own = own_calls(self.trace, self.first_call)
+        if self.time_over is None:
+            return own
+        return [call for call in own if call.error is None or call.error.type != "CancelledError"]
 
 
 Found = RolloutError | bool | None
@@ -91,12 +109,23 @@ class Condition:
 
 def has_called_tool(trace: AnyTrace) -> bool:
     """Whether a program of the agent's can have run in this sandbox: the model called a tool, or spoke to an agent that
-    offers it none and acts on what it says. What stands before a kept turn that the rollout goes on from was said in
-    another sandbox."""
+    offers it none and acts on what it says."""
+    said = _sampled(trace)
+    return any(getattr(message, "tool_calls", None) for message in said) or (bool(said) and not trace.tools)
+
+
+def has_answered(trace: AnyTrace) -> bool:
+    """Whether the policy has done anything in this rollout, which is also one whose process ended and was resumed."""
+    continued = rollout_of(trace).continued
+    return bool(_sampled(trace)) or (continued is not None and continued.resumed)
+
+
+def _sampled(trace: AnyTrace) -> list[Message]:
+    """The answers of the agent's model. What stands before a kept turn that the rollout goes on from was said in another
+    sandbox."""
     continued = rollout_of(trace).continued
     own = trace.nodes if continued is None else trace.nodes[continued.seeded :]
-    said = [node.message for node in own if node.sampled]
-    return any(getattr(message, "tool_calls", None) for message in said) or (bool(said) and not trace.tools)
+    return [node.message for node in own if node.sampled]
 
 
 async def classify(run: EndedRun) -> None:
@@ -121,15 +150,74 @@ def _ended(run: EndedRun, outcome: Outcome, found: Any) -> None:
         if found is run.problem:
             raise found
         run.rollout.take_failure()  # which verifiers would prefer
+        if run.time_over is None:  # else verifiers would take the error for what a stop does to an agent
+            run.trace.stop_condition, run.trace.is_completed = None, False
         raise found from run.problem
     if outcome.row.stop:
         run.trace.stop(outcome.row.stop)
 
 
 def _not_started(run: EndedRun) -> RolloutError | None:
-    if not agent_record(run.trace).get(NOT_STARTED) or has_called_tool(run.trace):
+    program, watched = run.rollout.program, run.time_over is not None and run.rollout.gateway is not None
+    unasked = watched and not (run.calls or program.is_waiting or program.cut_off)
+    if has_answered(run.trace) or not (unasked or agent_record(run.trace).get(NOT_STARTED)):
         return None
     return HarnessError("the agent's time was over before its first model call (--env.agent.timeout.rollout)")
+
+
+def _no_answer(run: EndedRun) -> RolloutError | None:
+    """Nothing that the policy could do came before the end: what was asked of the endpoint is ours."""
+    if has_answered(run.trace):
+        return _budget_below_prompt(run)
+    last = run.calls[-1].error if run.calls else None
+    refused = run.trace.info.get(RECORD, {}).get(LAST_REFUSED)
+    stop = run.trace.stop_condition
+    if last is not None and is_refusal(last):
+        return ProviderError(f"{NO_ANSWER}: {last.message}\n{_advice(last)}", status_code=last.status_code or 400)
+    if refused:
+        return HarnessError(f"{NO_ANSWER} its request was refused by a bound of --env.gateway: {refused}")
+    if stop is not None and stop != Outcome.AGENT_TIMEOUT.row.stop:
+        option = f" (--env.agent.{stop.replace('_', '-')})" if stop.startswith("max_") else ""
+        return HarnessError(f"{NO_ANSWER} the run was stopped by {stop}{option}")
+    return None
+
+
+def _advice(error: Error) -> str:
+    if is_context_overflow(error):
+        return (
+            "the prompt and the longest answer that is asked for do not fit into the model's window: ask for less with "
+            "--sampling.max-tokens N, have what fits chosen for each call (--env.agent.harness.context-window auto, "
+            "where the harness has that option), or give the model a larger window"
+        )
+    return (
+        "the endpoint refuses this request, and will again: try the same URL and model by hand; where it is the length "
+        "of the answer, --sampling.max-tokens N asks for less"
+    )
+
+
+def _budget_below_prompt(run: EndedRun) -> RolloutError | None:
+    """A budget that the first prompt alone uses up, whatever the policy answers to it."""
+    if run.rollout.gateway is None or run.rollout.continued is not None:
+        return None
+    counted = [call for call in run.calls if call.usage is not None]
+    prompt = min(counted, key=lambda call: call.time.start).usage if counted else None
+    if prompt is None or run.calls[0].usage is not prompt:
+        return None
+    for name in ("max_input_tokens", "max_total_tokens"):
+        budget = getattr(run.rollout.gateway.main.limits, name)
+        if budget is not None and prompt.input_tokens >= budget:
+            option = f"--env.agent.{name.replace('_', '-')} {budget}"
+            return HarnessError(f"{NO_ANSWER} {option} is used up: the prompt has {prompt.input_tokens} tokens")
+    return None
+
+
+def _silent(run: EndedRun) -> RolloutError | None:
+    """The time was over while a first answer was to be streamed, and nothing of it came."""
+    program = run.rollout.program
+    if has_answered(run.trace) or run.calls or not program.is_waiting or program.is_answered:
+        return None
+    silence = f"the endpoint sent nothing of its first answer in {program.longest_under_way:.0f} s, until the agent's"
+    return ProviderError(f"{silence} time was over (--env.agent.timeout.rollout)", status_code=504)
 
 
 def _request_refused(run: EndedRun) -> bool:
@@ -157,6 +245,8 @@ def _sound(run: EndedRun) -> bool:
             require_model_calls(run.calls, ended)
         except RolloutError as error:
             run.problem = error
+    if not in_time and run.rollout.program.is_answered and not has_answered(run.trace):
+        run.problem = None  # what failed before was sent again
     # The endpoint may be silent on a call that is in no trace yet.
     silence = not in_time and bool(run.calls) and has_called_tool(run.trace)
     return run.problem is None and not silence
@@ -207,10 +297,12 @@ def _broke(run: EndedRun) -> bool:
 
 AFTER_A_RUN: Sequence[Condition] = (
     Condition(Outcome.NOT_STARTED, _not_started, time_over=True),
+    Condition(Outcome.NO_ANSWER, _no_answer, time_over=True),
     Condition(Outcome.REQUEST_REFUSED, _request_refused),
     Condition(Outcome.CONTEXT_FULL, lambda run: run.trace.stop_condition is None and overflowed(run.calls)),
     Condition(Outcome.LIMIT, lambda run: run.trace.stop_condition is not None),
     Condition(Outcome.TUNNEL_LOST, _tunnel_lost),
+    Condition(Outcome.ENDPOINT_FAILED, _silent, time_over=True),
     Condition(Outcome.COMPLETED, _sound, time_over=True),
     Condition(Outcome.AGENT_FAILED, _failed_before_tools, time_over=True),
     Condition(Outcome.STAGE_TIMEOUT, _hook_failed),
@@ -230,7 +322,7 @@ def outcomes_at_the_end(trace: AnyTrace) -> set[Outcome]:
     holds = {
         Outcome.AGENT_TIMEOUT: trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop,
         Outcome.OUTLIVED: record.get("survivors") or record.get("outlived"),
-        Outcome.CONTEXT_FULL: overflowed(own_calls(trace)),
+        Outcome.CONTEXT_FULL: has_answered(trace) and overflowed(own_calls(trace)),
     }
     return {outcome for outcome, met in holds.items() if met}
 

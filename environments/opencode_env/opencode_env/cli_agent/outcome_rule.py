@@ -20,10 +20,10 @@ from itertools import takewhile
 from typing import Any
 
 from verifiers.v1.errors import HarnessError, InterceptionError, ProviderError, RolloutError
-from verifiers.v1.harnesses.utils.compaction import CONTEXT_OVERFLOW_MARKERS
 from verifiers.v1.trace import Error, ModelCall
 
 from opencode_env.cli_agent.interception.own_calls import RECORDED_PROGRAM_CALLS, own_calls, program_calls
+from opencode_env.cli_agent.interception.window import says_full
 from opencode_env.cli_agent.outcomes import endpoint_errors
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
@@ -52,9 +52,16 @@ def overflowed(calls: Sequence[ModelCall]) -> bool:
 
 
 def is_context_overflow(error: Error) -> bool:
-    """Whether a failed call says that the conversation outgrew the model's window (a 400 or 413 that names it)."""
-    text = error.message.casefold()
-    return error.status_code in (400, 413) and any(marker in text for marker in CONTEXT_OVERFLOW_MARKERS)
+    """Whether a failed call says that the conversation outgrew the model's window: a 400, 413 or 422 that names it, or
+    words with which an engine says nothing else, whatever the status."""
+    return says_full(error.status_code, error.message)
+
+
+def is_refusal(error: Error) -> bool:
+    """Whether the endpoint refused a request for what is in it, and will refuse it again."""
+    status = error.status_code or 0
+    refused = error.type in endpoint_errors() and 400 <= status < 500 and status not in _FINAL | _MAY_PASS
+    return refused or is_context_overflow(error)
 
 
 def as_exception(error: Error) -> RolloutError:

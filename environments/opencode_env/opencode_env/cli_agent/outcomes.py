@@ -6,6 +6,7 @@ scored and is not tried again; what the infrastructure did is an error, is not s
 agent can bring it about at will: else the best of several attempts would count.
 """
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
@@ -27,6 +28,10 @@ class ConfigurationError(HarnessError):
     """A harness cannot run as it is configured, as its first model call shows or as was known before it started."""
 
 
+NO_ANSWER = "before the model's first answer"
+"""With what the message of an error begins that ended a rollout in which the policy has done nothing yet."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One outcome; a text that holds `|` would break the documents' table."""
@@ -43,6 +48,8 @@ class Row:
     """Whether `--env.retries.max-retries` (0 by default) holds for an error that no rule of `--env.retries` names."""
     metric: str = ""
     """The metric that is 1 then."""
+    begins: str = ""
+    """With what the error's message begins, where another row has errors of the same type."""
     endpoint: bool = False
     """Whether a model call that failed with such an error tells of the endpoint, or of the path to it."""
     also: str = ""
@@ -61,7 +68,7 @@ class Outcome(Enum):
         "empty, truncated or reasoning-only answer; malformed or unknown tool calls; giving up", "it is data"
     )
     AGENT_TIMEOUT = Row(
-        "the agent's time limit", "raise it if it is not meant", stop="agent_timeout", metric="agent_timeout"
+        "the agent's time limit, also while a first answer was coming or was awaited unstreamed", "raise it if it is not meant", stop="agent_timeout", metric="agent_timeout"
     )
     LIMIT = Row(
         "`max_turns`, a token budget, a stop of the task's",
@@ -107,11 +114,22 @@ class Outcome(Enum):
         "a scoring limit below the sum of its commands' is warned about",
         also='reward 0, `trace.info["agent"]["scoring_overrun"]`',
     )
+    NO_ANSWER = Row(
+        "before the model's first answer in this rollout the prompt does not fit into the window or a budget, the "
+        "endpoint refuses the request (400, 404, 413, 422), or a stop of the task's ends the run",
+        "the message quotes the endpoint and names the option: `--sampling.max-tokens`, "
+        "`--env.agent.harness.context-window`, a larger window or budget",
+        errors=("ProviderError", "HarnessError"),
+        again=False,
+        begins=NO_ANSWER,
+        also=f"the message begins with `{NO_ANSWER}`",
+    )
     ENDPOINT_FAILED = Row(
         "the model endpoint fails after the agent's retries (408, 429, 5xx, refused, cut or broken streams, answers "
-        "that break off or lack log-probabilities), refuses the key (401, 402, 403), or is silent for longer than the "
-        "agent waits; before the first tool call also if it refuses what is in a call",
-        "fix the endpoint or the engine; `--sampling.max-tokens` where a vLLM refuses every call",
+        "that break off or lack log-probabilities), refuses the key (401, 402, 403), is silent for longer than the "
+        "agent waits, or until its time limit where a first answer was to be streamed; before the first tool call also "
+        "if it refuses what is in a call",
+        "fix the endpoint or the engine",
         errors=("ProviderError", "InterceptionError"),
         endpoint=True,
     )
@@ -239,10 +257,14 @@ class Outcome(Enum):
 
 def retries_of_outcomes(retries: RetryConfig) -> RetryConfig:
     """The same retries, but none of the outcomes that are not tried again, where no rule of the user's matches that."""
-    names = [name for outcome in Outcome if not outcome.row.again for name in outcome.row.errors]
-    rules = [RetryRule(type=name, max_retries=0) for name in names]
+    rows = [outcome.row for outcome in Outcome if not outcome.row.again]
+    rules = [RetryRule(type=name, message=_begins(row), max_retries=0) for row in rows for name in row.errors]
     added = [rule for rule in rules if rule not in retries.rules]
     return retries.model_copy(update={"rules": [*retries.rules, *added]})
+
+
+def _begins(row: Row) -> str | None:
+    return f"^{re.escape(row.begins)}" if row.begins else None
 
 
 def flags_of_outcomes(ended: Collection[Outcome]) -> dict[str, float]:

@@ -146,7 +146,7 @@ def main_rows(key: str) -> list[Row]:
             {"said": RIGHT, "commanded": {"answer": right}},
         ),
         Row("turns", (Move(command="echo once more"),)),
-        Row("budget", (Move(command="echo dear", usage=Usage(prompt_tokens=6_000_000, completion_tokens=9)), _DONE)),
+        Row("budget", (_HELLO, Move(command="echo dear", usage=Usage(prompt_tokens=6_000_000, completion_tokens=9)))),
         Row("window", (_HELLO, faulty(FaultKind.OVERFLOW, window=4096))),
         Row("recovers", (_HELLO, faulty(FaultKind.STATUS, status=500, attempts=1)), {"said": RIGHT}),
         Row("refused", (_HELLO, faulty(FaultKind.STATUS, status=401))),

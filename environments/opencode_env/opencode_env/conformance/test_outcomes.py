@@ -102,13 +102,20 @@ def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(
 
 
 @pytest.mark.rows("silent")
-def test_an_agent_that_waits_for_its_model_is_ended_and_scored(row: Row) -> None:
+def test_an_agent_that_waits_for_its_model_is_ended_and_what_sent_no_stream_is_an_error(
+    row: Row, main: Evidence
+) -> None:
     silent = row("silent")
     if silent.error.startswith("HarnessError: the agent's time was over before its first model call"):
         pytest.skip(f"this machine is too busy: the agent did not start within {SILENT_SECONDS:g} s")
     own_end = f"An agent waits for its model for longer than {SILENT_SECONDS:g} s, and does not give up before."
     assert not silent.error.startswith("HarnessError: "), silent.broken(own_end)
-    assert_timed_out(silent)
+    if not main.policy.streamed.get("silent"):
+        assert_timed_out(silent)
+        return
+    promise = "Where a first answer is to be streamed, an endpoint that sends nothing of it until the time is over fails."
+    assert silent.error.startswith("ProviderError: "), silent.broken(promise)
+    assert silent.reward is None, silent.broken(promise)
 
 
 @pytest.mark.rows("late")

@@ -58,7 +58,7 @@ class EndpointClient(Client):
         headers: Mapping[str, str] | None = None,
     ) -> Response:
         call = call_of(dialect)
-        async with self._asking(call):
+        async with self._asking(call, streamed=False):
             response = await self._inner.get_response(dialect, body, sampling, session_id, turn, headers)
             for step in path.ANSWER:
                 response = step(call, response)
@@ -73,7 +73,7 @@ class EndpointClient(Client):
     ) -> RelayReply:
         """One stream, read whole: verifiers serves no part of it before its end anyway."""
         call = call_of(dialect)
-        async with self._asking(call) as goes_on:
+        async with self._asking(call, streamed=True) as goes_on:
             content_type, came = "text/event-stream", call.known_answer
             call.framed = came is not None
             if came is None and call.is_chat and not call.gateway.config.ask_streamed:
@@ -125,7 +125,7 @@ class EndpointClient(Client):
         await self._inner.close()
 
     @asynccontextmanager
-    async def _asking(self, call: Call) -> AsyncIterator[Callable[[], None]]:
+    async def _asking(self, call: Call, streamed: bool) -> AsyncIterator[Callable[[], None]]:
         """A call is at the endpoint, for as long as it may be, and until its turn was kept; yields what says that its
         answer goes on. Of its failure is told what the steps say."""
         call.trains, call.masking = self.trains, self.masking
@@ -136,7 +136,7 @@ class EndpointClient(Client):
                 async with _in_time(call.sub.settings.timeout):
                     yield lambda: None
             elif call.caller.own:
-                with call.gateway.program.at_the_endpoint() as goes_on:
+                with call.gateway.program.at_the_endpoint(streamed) as goes_on:
                     yield goes_on
             else:
                 yield lambda: None

@@ -44,6 +44,10 @@ class AgentProgram:
         """Of the newest run: set by its first call that has the mark, as it arrives, answered or not."""
         self._silent_since: dict[object, float] = {}
         """When each of its calls was sent to the endpoint, or its stream last went on (monotonic seconds)."""
+        self._answered: set[object] = set()
+        """Those of them of whose answer something came, or which are not streamed, so that nothing can come of it."""
+        self.cut_off = False
+        """Whether the last of these was cancelled."""
 
     def new_run(self) -> str:
         """The code of the agent's next run; an older one, and its mark, count no more."""
@@ -70,21 +74,39 @@ class AgentProgram:
         """Seconds for which the endpoint has been silent on some call of its own; 0 without one."""
         return time.monotonic() - min(self._silent_since.values()) if self._silent_since else 0.0
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether an answer was under way, as far as can be told: of a call that is at the endpoint, or was until it was
+        cancelled."""
+        return self.cut_off or bool(self._answered)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call of its own is at the endpoint."""
+        return bool(self._silent_since)
+
     @contextmanager
-    def at_the_endpoint(self) -> Iterator[Callable[[], None]]:
+    def at_the_endpoint(self, streamed: bool = True) -> Iterator[Callable[[], None]]:
         """A call of its own is at the endpoint until the end of the block; yields what says that its answer goes on.
         Neither what waits here before, nor an agent that does not read its answer, nor an answer that the policy makes
         long makes the silence longer."""
         call = object()
+        self._silent_since[call], self.cut_off = time.monotonic(), False
+        if not streamed:
+            self._answered.add(call)
 
         def goes_on() -> None:
             self._silent_since[call] = time.monotonic()
+            self._answered.add(call)
 
-        goes_on()
         try:
             yield goes_on
+        except asyncio.CancelledError:
+            self.cut_off = self.cut_off or call in self._answered
+            raise
         finally:
             del self._silent_since[call]
+            self._answered.discard(call)
 
     def identify(self, mark: str | None) -> "Caller":
         """Who makes a call of the rollout that bears this mark, as it arrives."""
