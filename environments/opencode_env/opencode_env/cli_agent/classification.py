@@ -121,8 +121,8 @@ def has_answered(trace: AnyTrace) -> bool:
 
 
 def _sampled(trace: AnyTrace) -> list[Message]:
-    """The answers of the agent's model. What stands before a kept turn that the rollout goes on from was said in another
-    sandbox."""
+    """The answers of the agent's model. What stands before a kept turn that the rollout goes on from was said in
+    another sandbox."""
     continued = rollout_of(trace).continued
     own = trace.nodes if continued is None else trace.nodes[continued.seeded :]
     return [node.message for node in own if node.sampled]

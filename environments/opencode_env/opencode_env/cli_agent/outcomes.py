@@ -68,7 +68,10 @@ class Outcome(Enum):
         "empty, truncated or reasoning-only answer; malformed or unknown tool calls; giving up", "it is data"
     )
     AGENT_TIMEOUT = Row(
-        "the agent's time limit, also while a first answer was coming or was awaited unstreamed", "raise it if it is not meant", stop="agent_timeout", metric="agent_timeout"
+        "the agent's time limit, also while a first answer was coming or was awaited unstreamed",
+        "raise it if it is not meant",
+        stop="agent_timeout",
+        metric="agent_timeout",
     )
     LIMIT = Row(
         "`max_turns`, a token budget, a stop of the task's",

@@ -113,7 +113,9 @@ def test_an_agent_that_waits_for_its_model_is_ended_and_what_sent_no_stream_is_a
     if not main.policy.streamed.get("silent"):
         assert_timed_out(silent)
         return
-    promise = "Where a first answer is to be streamed, an endpoint that sends nothing of it until the time is over fails."
+    promise = (
+        "Where a first answer is to be streamed, an endpoint that sends nothing of it until the time is over fails."
+    )
     assert silent.error.startswith("ProviderError: "), silent.broken(promise)
     assert silent.reward is None, silent.broken(promise)
 

@@ -76,8 +76,8 @@ class AgentProgram:
 
     @property
     def is_answered(self) -> bool:
-        """Whether an answer was under way, as far as can be told: of a call that is at the endpoint, or was until it was
-        cancelled."""
+        """Whether an answer was under way, as far as can be told: of a call that is at the endpoint, or was until it
+        was cancelled."""
         return self.cut_off or bool(self._answered)
 
     @property
