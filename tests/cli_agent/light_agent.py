@@ -98,7 +98,7 @@ async def play_light(
     agent_errors: AgentErrors = "score",
     patient_for: float = 3600.0,
     segments: int = 1,
-    server: type[ScriptedModel] = ScriptedModel,
+    plays: type[ScriptedModel] = ScriptedModel,
     harness: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AnyTrace:
@@ -110,13 +110,13 @@ async def play_light(
         agent_errors: the option.
         patient_for: seconds that the agent waits for an answer.
         segments: how often a user speaks.
-        server: what plays the model.
+        plays: what plays the model.
         harness: further fields of the agent's harness.
         settings: further fields of the seat, such as limits.
     """
     config = LightConfig(id="bash", patient_for=patient_for, **(harness or {}))
     async with (
-        server(policy_of(script)) as model,
+        plays(policy_of(script)) as model,
         role_interception(InterceptionServerConfig()) as server,
     ):
         seat = vf.AgentConfig(

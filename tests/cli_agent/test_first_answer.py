@@ -137,8 +137,10 @@ async def test_what_may_pass_and_a_refused_key_stay_errors_that_retries_hold_for
 async def test_a_budget_below_the_first_prompt_is_an_error_whatever_the_policy_answers(limit: str, says: Reply) -> None:
     spends = says.model_copy(update={"usage": Usage(prompt_tokens=900, completion_tokens=9)})
     option = f"--env.agent.{limit.replace('_', '-')} 900"
-    assert_no_answer(await played(asks(2), spends, **{limit: 900}), "HarnessError", option, "900 tokens")
-    assert ending(await played(asks(2, code=0), spends, **{limit: 901})) == "scored"
+    used_up: dict[str, Any] = {limit: 900}
+    sufficient: dict[str, Any] = {limit: 901}
+    assert_no_answer(await play_light(asks(2), spends, **used_up), "HarnessError", option, "900 tokens")
+    assert ending(await play_light(asks(2, code=0), spends, **sufficient)) == "scored"
 
 
 @pytest.mark.usefixtures("sandboxes")
