@@ -99,7 +99,6 @@ async def play_light(
     patient_for: float = 3600.0,
     segments: int = 1,
     plays: type[ScriptedModel] = ScriptedModel,
-    harness: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AnyTrace:
     """The trace of one rollout of a light agent, whose task always scores 1.
@@ -111,10 +110,9 @@ async def play_light(
         patient_for: seconds that the agent waits for an answer.
         segments: how often a user speaks.
         plays: what plays the model.
-        harness: further fields of the agent's harness.
         settings: further fields of the seat, such as limits.
     """
-    config = LightConfig(id="bash", patient_for=patient_for, **(harness or {}))
+    config = LightConfig(id="bash", patient_for=patient_for)
     async with (
         plays(policy_of(script)) as model,
         role_interception(InterceptionServerConfig()) as server,

@@ -6,10 +6,11 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from pydantic import Field, FiniteFloat, field_validator
+from pydantic import Field, FiniteFloat, PositiveInt, field_validator
 from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
 from opencode_env.cli_agent.interception.request_rules import CHAT, MESSAGES, RESPONSES, EchoRules, ModelRequests
+from opencode_env.cli_agent.interception.window import LimitName
 from opencode_env.cli_agent.outcome_rule import Patience
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.echo import OpenCodeEcho
@@ -106,6 +107,12 @@ class OpenCodeHarnessConfig(HarnessConfig):
     """Whether the model is shown pictures: those of the task, of its user and of tools, such as what `read` reads. A
     model that is shown none is told so where one would stand: an endpoint of text only refuses the whole request. None:
     as the renderer of a training client can; with any other client, in tasks that begin with a picture."""
+    context_window: PositiveInt | Literal["auto"] | None = None
+    """Tokens of the model's window; `auto`: what the endpoint's list of models says. Each answer's limit is lowered to
+    what fits behind its prompt then. None: it is sent as it is, 32,000 without `--sampling.max-tokens`."""
+    answer_limit_name: LimitName = "auto"
+    """Under which name a chat endpoint is sent the answer's limit. `auto`: `max_tokens`, and `max_completion_tokens`
+    once the endpoint has refused that."""
     disable_compaction: bool = True
     """Never summarise the history: a full context window then ends the rollout as `max_total_tokens`."""
     enable_interleaved: bool = True

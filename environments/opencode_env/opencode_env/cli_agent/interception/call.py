@@ -71,6 +71,10 @@ class Call:
     """Whether its answer is sampled from tokens and may be trained on."""
     masking: Masking | None = None
     """Takes its endpoint's keys out of what that answers."""
+    prompt_bytes: int = 0
+    """Of what it says, where the window of its model is known."""
+    answer_limit: int | None = None
+    """Tokens that its answer may have in that window."""
     # What came back.
     content_type: str = ""
     """That of a stream."""

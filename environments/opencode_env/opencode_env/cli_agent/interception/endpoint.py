@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -29,6 +30,7 @@ from opencode_env.cli_agent.interception.endpoint_http import is_framed, look_fo
 from opencode_env.cli_agent.interception.masking import Masking, keys_of
 from opencode_env.cli_agent.interception.served_dialect import call_of
 from opencode_env.cli_agent.interception.training_client import model_client
+from opencode_env.cli_agent.interception.window import AnswerLimits
 
 MOST_IDLE = 16
 """Unused clients that keep their connections."""
@@ -42,6 +44,7 @@ class EndpointClient(Client):
         keys = keys_of(config) if mask_keys else frozenset[str]()
         self.masking = Masking(keys) if keys else None
         self._inner = model_client(config)
+        self._limits = AnswerLimits(config)
         http = getattr(self._inner, "client", None)
         if isinstance(http, httpx.AsyncClient):
             http.event_hooks = {"response": [look_for_wait, _make_whole]}
@@ -58,8 +61,14 @@ class EndpointClient(Client):
         headers: Mapping[str, str] | None = None,
     ) -> Response:
         call = call_of(dialect)
+
+        async def ask() -> Response:
+            fitting = {} if call.answer_limit is None or not self.trains else {"max_tokens": call.answer_limit}
+            settings = sampling.model_copy(update=fitting)
+            return await self._inner.get_response(dialect, body, settings, session_id, turn, headers)
+
         async with self._asking(call, streamed=False):
-            response = await self._inner.get_response(dialect, body, sampling, session_id, turn, headers)
+            response = await self._limits.ask(call, body, ask)
             for step in path.ANSWER:
                 response = step(call, response)
         return response
@@ -73,13 +82,15 @@ class EndpointClient(Client):
     ) -> RelayReply:
         """One stream, read whole: verifiers serves no part of it before its end anyway."""
         call = call_of(dialect)
-        async with self._asking(call, streamed=True) as goes_on:
+        streamed = not call.is_chat or call.gateway.config.ask_streamed
+        async with self._asking(call, streamed) as goes_on:
             content_type, came = "text/event-stream", call.known_answer
             call.framed = came is not None
-            if came is None and call.is_chat and not call.gateway.config.ask_streamed:
-                came = await self._whole(call, body, session_id, headers)
+            if came is None and not streamed:
+                came = await self._limits.ask(call, body, lambda: self._whole(call, body, session_id, headers))
             elif came is None:
-                reply = await self._inner.relay(dialect, body, session_id=session_id, headers=headers)
+                asked = partial(self._inner.relay, dialect, body, session_id=session_id, headers=headers)
+                reply = await self._limits.ask(call, body, asked)
                 content_type = call.content_type = reply.content_type
                 try:
                     came = await _read(call, reply, goes_on)

@@ -32,6 +32,9 @@ class EndpointHttp(EvalClient):
 
     def __init__(self, config: BaseClientConfig) -> None:
         super().__init__(config)
+        url = httpx.URL(config.base_url)
+        if url.query:  # such as ?api-version=…: it belongs behind every path
+            self.base_url, self.client.params = str(url.copy_with(query=None)), url.params
         # Proxies of the environment stay; there is no public way to keep them.
         self.client._transport = Connections()
         self._url: Callable[[str], Any] = lru_cache(httpx.URL)

@@ -92,6 +92,8 @@ class Gateway:
         self.aside = asyncio.Semaphore(4)
         """Places for requests that are not model calls."""
         self.load = ProgramLoad()
+        self.prompts: dict[tuple[bool, str | None], tuple[int, int]] = {}
+        """Bytes and tokens of the newest answered request, by whether it is a main call, and conversation."""
         self.keys: dict[int, str] = {}
         """Of failed calls that bore one, by position in `trace.calls`."""
         self.turns: KeepsTurns | None = None

@@ -14,6 +14,7 @@ from opencode_env.cli_agent.interception import chat_answers, kept_logprobs
 from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.steps import answer, arrival, body, turn
 from opencode_env.cli_agent.interception.training_client import require_evidence
+from opencode_env.cli_agent.interception.window import as_full_window, note_prompt
 
 REQUEST: Sequence[Callable[[Call], Awaitable[None]]] = (
     arrival.identify_caller,
@@ -53,6 +54,7 @@ STREAM: Sequence[Callable[[Call, list[bytes]], list[bytes]]] = (
 FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
     answer.take_wait,
     answer.as_failed_call,
+    as_full_window,
     answer.mask_failure,
     answer.shorten,
     answer.say_that_it_may_pass,
@@ -65,6 +67,7 @@ RECORD: Sequence[Callable[[Call], None]] = (
     kept_logprobs.keep,
     chat_answers.note_forms,
     turn.count,
+    note_prompt,
     arrival.record_caller,
 )
 """After verifiers' server has recorded the call."""

@@ -139,6 +139,8 @@ async def require_trainable(seats: Iterable[Agent]) -> None:
         EnvError: one cannot be built, or continues nothing that was sampled.
     """
     for seat in seats:
+        if isinstance(seat.ctx.client, TrainClientConfig) and "?" in seat.ctx.client.base_url:
+            raise EnvError(f"a training client's base URL takes no query: {seat.ctx.client.base_url}")
         if not seat.trainable:
             continue
         try:

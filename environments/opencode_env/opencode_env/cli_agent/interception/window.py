@@ -1,6 +1,31 @@
-"""The window of a model: in what words endpoints say that it is full."""
+"""The window of a model: how large it is, in what words endpoints say that it is full, and the answer that fits.
 
+A request asks for an answer of so many tokens at most. Some endpoints refuse one whose prompt and longest answer do not
+fit into the window together; some refuse the name that the number has. Invariant: a limit is only ever lowered, to what
+fits behind the prompt by what is known of its tokens, and the request on the trace is the one that was answered.
+"""
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from math import ceil
+from typing import Any, Literal, TypeVar
+
+import httpx
+from pydantic_core import to_json
+from verifiers.v1.clients import BaseClientConfig
+from verifiers.v1.configs.client import resolve_api_key, resolve_headers
+from verifiers.v1.errors import ProviderError
 from verifiers.v1.harnesses.utils.compaction import CONTEXT_OVERFLOW_MARKERS
+
+from opencode_env.cli_agent.interception.call import Call
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
+
+T = TypeVar("T")
+
+LimitName = Literal["auto", "max_tokens", "max_completion_tokens"]
+"""The name of an answer's limit in a chat completion; `auto`: as it comes, until the endpoint wants the other."""
 
 _MORE_MARKERS = (
     "longer than the model's context length",  # SGLang, of the prompt
@@ -36,3 +61,200 @@ def says_full(status: int | None, text: str) -> bool:
     if any(marker in said for marker in _WHATEVER_STATUS):
         return True
     return status in (400, 413, 422) and any(marker in said for marker in (*CONTEXT_OVERFLOW_MARKERS, *_MORE_MARKERS))
+
+
+def as_full_window(call: Call, error: Exception) -> Exception:
+    """Give a failure that says that the window is full a status at which no agent tries again."""
+    if isinstance(error, ProviderError) and says_full(error.status_code, str(error)):
+        error.status_code = error.status_code if error.status_code in (413, 422) else 400
+    return error
+
+
+_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""Of the limit, in any wire format."""
+_OTHER_NAME = re.compile(r"not support|unsupported|instead|unrecogni|unknown|not permitted|deprecated|removed")
+_LEAST_ANSWER = 1 / 16
+"""Share of the window that is asked for at least: whether it fits, the endpoint knows better than an estimate."""
+_FIRST_BYTES, _FURTHER_BYTES = 3, 2
+"""Bytes of a request that are a token at least, as an estimate: of a whole request, and of what is new in one."""
+_PICTURE = re.compile(rb'"data:image/[^"]{1000,}"')
+_PICTURE_BYTES = 3000
+"""What counts for the data of a picture, which is not read as text."""
+
+
+class AnswerLimits:
+    """Sees to it that an endpoint takes the limit of an answer."""
+
+    def __init__(self, config: BaseClientConfig) -> None:
+        self._config = config
+        self._renamed: set[str] = set()
+        """Models that want `max_completion_tokens`."""
+        self._windows: dict[str, int | None] = {}
+
+    async def ask(self, call: Call, body: dict[str, Any], ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask, once more where the endpoint says what it wants. Changes the limit in `body`, and `answer_limit`.
+
+        Raises:
+            ProviderError: the endpoint refuses the request, or fails.
+        """
+        window = await self._window(call, str(body.get("model")))
+        if call.is_chat and not call.trains:
+            self._name(call, body)
+        call.prompt_bytes = 0 if window is None else _bytes_of(body)
+        if window is not None:
+            _lower(body, _fitting(call, window))
+        for _ in range(2):  # a limit can have the wrong name, and then the wrong size
+            call.answer_limit = None if window is None else _limit(body)
+            try:
+                return await ask()
+            except ProviderError as error:
+                if not (self._wants_other_name(call, body, error) or _wants_less(body, window, error)):
+                    raise
+        call.answer_limit = None if window is None else _limit(body)
+        return await ask()
+
+    def _name(self, call: Call, body: dict[str, Any]) -> None:
+        wanted: LimitName = getattr(_harness(call), "answer_limit_name", "auto") if call.sub is None else "auto"
+        if wanted == "auto":
+            wanted = "max_completion_tokens" if body.get("model") in self._renamed else "auto"
+        for name in ("max_tokens", "max_completion_tokens"):
+            if wanted not in ("auto", name) and name in body:
+                body[wanted] = body.pop(name)
+
+    def _wants_other_name(self, call: Call, body: dict[str, Any], error: ProviderError) -> bool:
+        """Whether an endpoint refuses `max_tokens` for its name; the other stands in its place then."""
+        said = str(error)
+        if not call.is_chat or call.trains or error.status_code not in (400, 422) or "max_tokens" not in body:
+            return False
+        if "max_completion_tokens" not in said or not _OTHER_NAME.search(said) or says_full(error.status_code, said):
+            return False
+        self._renamed.add(str(body.get("model")))
+        body["max_completion_tokens"] = body.pop("max_tokens")
+        return True
+
+    async def _window(self, call: Call, model: str) -> int | None:
+        """Tokens of the model's window, where that is to be known."""
+        option: int | str | None = getattr(_harness(call), "context_window", None)
+        if isinstance(option, int):
+            return option if call.sub is None else None  # the sub model may be another
+        if option != "auto":
+            return None
+        if model not in self._windows:
+            self._windows[model] = await listed_window(self._config, model)
+            if self._windows[model] is None:
+                told = "the endpoint's list of models names no window of %s: --env.agent.harness.context-window N does"
+                logger.warning(told, model)
+        return self._windows[model]
+
+
+def _harness(call: Call) -> Any:
+    agent = call.gateway.main.trace.agent
+    return None if agent is None else agent.config.harness
+
+
+def _limit(body: Mapping[str, Any]) -> int | None:
+    return next((body[name] for name in _NAMES if type(body.get(name)) is int), None)
+
+
+def _lower(body: dict[str, Any], limit: int) -> None:
+    for name in _NAMES:
+        if type(body.get(name)) is int:
+            body[name] = min(body[name], limit)
+
+
+def _bytes_of(body: Mapping[str, Any]) -> int:
+    raw = to_json({key: value for key, value in body.items() if key in ("messages", "input", "system", "tools")})
+    pictures = [found.end() - found.start() - _PICTURE_BYTES for found in _PICTURE.finditer(raw)]
+    return len(raw) - sum(pictures)
+
+
+def _fitting(call: Call, window: int) -> int:
+    """The longest answer that surely fits behind the prompt, as far as can be told: from the tokens that the endpoint
+    counted in what the conversation had before, and the bytes that are new."""
+    size = call.prompt_bytes
+    known_bytes, known = call.gateway.prompts.get((call.sub is None, call.conversation), (size + 1, 0))
+    new = size - known_bytes
+    tokens = known + ceil(new / _FURTHER_BYTES) if new >= 0 else ceil(size / _FIRST_BYTES)
+    return max(window - tokens, int(window * _LEAST_ANSWER), 1)
+
+
+def note_prompt(call: Call) -> None:
+    """Keep what the endpoint counted in the prompt of a recorded call."""
+    if call.prompt_bytes and call.record is not None and call.record.usage is not None and call.record.node is not None:
+        place = (call.sub is None, call.conversation)
+        call.gateway.prompts[place] = (call.prompt_bytes, call.record.usage.input_tokens)
+
+
+def _wants_less(body: dict[str, Any], window: int | None, error: ProviderError) -> bool:
+    """Whether an endpoint refuses prompt and answer together, and says how long the prompt is; the limit is what is
+    left then."""
+    limit = _limit(body)
+    if window is None or limit is None or not says_full(error.status_code, str(error)):
+        return False
+    numbers = {int(number) for number in re.findall(r"(?<![\d.])\d{1,9}(?![\d.])", str(error)[:2000])}
+    prompt = max((number for number in numbers if number < window and number != limit), default=0)
+    if not prompt or window - prompt >= limit:
+        return False
+    _lower(body, window - prompt)
+    return True
+
+
+_WINDOW_FIELDS = (
+    ("max_model_len",),  # vLLM, SGLang
+    ("loaded_context_length",),  # LM Studio
+    ("meta", "n_ctx"),  # llama.cpp: what it was started with, and what the model was trained for
+    ("context_length",),  # OpenRouter, Together, Fireworks
+    ("context_window",),  # Groq
+    ("max_context_length",),  # Mistral, LM Studio
+    ("max_input_tokens",),  # LiteLLM
+    ("meta", "n_ctx_train"),
+)
+
+
+async def ask_models(config: BaseClientConfig, path: str = "/models") -> httpx.Response:
+    """An endpoint's answer to the question for its models.
+
+    Raises:
+        httpx.HTTPError: there is none.
+    """
+    url = httpx.URL(config.base_url)
+    url = url.copy_with(path=url.path.rstrip("/") + path)
+    headers = httpx.Headers(resolve_headers(config))
+    headers.setdefault("authorization", f"Bearer {resolve_api_key(config)}")
+    async with httpx.AsyncClient(timeout=httpx.Timeout(20.0, connect=10.0)) as client:
+        return await client.get(url, headers=headers)
+
+
+def model_cards(response: httpx.Response) -> list[Mapping[str, Any]]:
+    """What a list of models holds; nothing where it is none."""
+    try:
+        found = response.json()
+    except ValueError:
+        return []
+    cards = found.get("data") if isinstance(found, dict) else found
+    return [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
+
+
+async def listed_window(config: BaseClientConfig, model: str) -> int | None:
+    """Tokens of a model's window, as its endpoint's list of models says, or that of LM Studio's own interface."""
+    root = config.model_copy(update={"base_url": re.sub(r"/v\d+/?(?=$|\?)", "", config.base_url)})
+    for where, path in ((config, "/models"), (root, "/api/v0/models")):
+        try:
+            response = await ask_models(where, path)
+        except (httpx.HTTPError, httpx.InvalidURL):
+            return None
+        cards = model_cards(response)
+        card = next((card for card in cards if card.get("id") == model), cards[0] if len(cards) == 1 else {})
+        if (window := _first(_named(card, names) for names in _WINDOW_FIELDS)) is not None:
+            return window
+    return None
+
+
+def _named(card: Any, names: Iterable[str]) -> Any:
+    for name in names:
+        card = card.get(name) if isinstance(card, dict) else None
+    return card
+
+
+def _first(values: Iterable[Any]) -> int | None:
+    return next((value for value in values if type(value) is int and value > 0), None)
