@@ -68,7 +68,7 @@ def runs(shared_home: UserHome) -> Runs:
             play("plain-subprocess", *plain),
             play("gone-runtime", *gone),
             play("bad-rows", "opencode-env", "--env.taskset.dataset", str(bad)),
-            play("dead-endpoint", *foreign, url=f"http://127.0.0.1:{closed_port()}/v1"),
+            play("dead-endpoint", *foreign, "--env.probe", "none", url=f"http://127.0.0.1:{closed_port()}/v1"),
         )
         return {name: (run, seen) for name, run, seen in finished}
 

@@ -21,7 +21,7 @@ from agent_sandbox.surrogates import replace_surrogates
 from agent_sandbox.toolbox.scoring import BoxOrder, attach
 from agent_sandbox.verifiers_040 import GONE_RUNTIMES, asked_network
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
 from verifiers.v1.clients import ModelContext
@@ -39,6 +39,7 @@ from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.cli_agent.classification import blame_own_programs, fail_stage_timeout, unscore_failed, zero_spoilt
 from opencode_env.cli_agent.containers import provision_container
+from opencode_env.cli_agent.evaluation import Evaluation, Probe, require_proxies
 from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
@@ -71,6 +72,13 @@ class CliAgentEnvConfig(EnvConfig):
     """What one rollout may ask of the path to the model, on every runtime."""
     turns: TurnsConfig = TurnsConfig()
     """Turns that are kept, to be gone back to."""
+    probe: Probe = "models"
+    """How `vf-eval` asks a chat endpoint before any sandbox starts: `models`, for its list of them; `call`, also for
+    one token where there is no list; `none`, not at all. An unknown name, refused connections, TLS, 401 and 403 end
+    the run, everything else is a warning."""
+    end_after_failures: int | None = Field(10, ge=1)
+    """Under `vf-eval`, so many rollouts on three tasks, or on all, that an endpoint failed before their first answer
+    with one status and text end the run; never with 408, 429 or 5xx. None never ends it."""
     agent_errors: AgentErrors = "score"
     """What becomes of a run that the agent's own programs can have broken. `score`: the files as they are, with the
     metric `agent_error_own`. `error`: an `AgentError`, unscored; a policy may prefer that to a failure."""
@@ -150,6 +158,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._resources = AsyncExitStack()
         self._turns = Turns(self.config.prime)
         self._features = self.config.features()
+        self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures)
         self._kept: DiskUse | None = None
         self._since = time.time()
 
@@ -169,8 +178,10 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         Raises:
             SandboxError: a seat needs the confined local sandbox, and bubblewrap does not work here.
             ToolsetError: a shared tool backend did not start.
-            EnvError: the folder for kept turns cannot be made, or others may write into it.
+            EnvError: the folder for kept turns cannot be made, or others may write into it; no HTTP client can be made
+                with the proxies of the environment.
         """
+        require_proxies()
         seats = agent_config_fields(self.config)
         boxed = [seat for name, seat in seats.items() if name not in self.SEATS_WITHOUT_SANDBOX]
         if self.config.sandbox.confine and any(isinstance(seat.runtime, SubprocessConfig) for seat in boxed):
@@ -202,7 +213,10 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     async def stop(self) -> None:
         """End the features and let the rubrics go; the last environment of the process tears those down."""
-        await self._resources.aclose()
+        try:
+            await self._resources.aclose()
+        finally:
+            self._evaluation.close()
 
     async def setup(self, agents: Agents) -> None:
         """Have the features decide what becomes of their seats."""
@@ -213,7 +227,23 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """Plan `n` episodes of a task, before anything of the run starts; limits that do not fit are warned about."""
         longest = sum(rubric.longest(task.data) for rubric in _rubrics(task))
         warn_of_short_limit(task, scoring_limit(self.config.agent.timeout, task), longest)
+        self._evaluation.planned(task)
         return super().slots(task, n)
+
+    async def run_slot(self, slot: RunSlot, ctx: ModelContext, *options: Any, **more: Any) -> Episode[Any, Any, Any]:
+        """Run one planned episode to its end.
+
+        Raises:
+            UnusableEndpointError: `vf-eval` runs it, and its endpoint cannot be used, or fails every rollout alike.
+        """
+        # What writes episodes down and watches no traces is an evaluation in this process: servers do the reverse.
+        evaluates = (len(options) > 1 or "on_complete" in more) and "on_trace" not in more
+        for seat in agent_config_fields(self.config).values() if evaluates else ():
+            await self._evaluation.require_endpoint(seat.client or ctx.client, seat.model or ctx.model)
+        episode: Episode[Any, Any, Any] = await super().run_slot(slot, ctx, *options, **more)
+        if evaluates:
+            self._evaluation.ended(episode)
+        return episode
 
     async def run_episode(
         self, task: Task[Any, Any, Any], ctx: ModelContext, **watchers: Any

@@ -180,7 +180,8 @@ async def _main(stage: _Stage) -> Evidence:
 
 
 async def _dead(stage: _Stage) -> Evidence:
-    async with stage.running(DEAD_ROWS, f"http://127.0.0.1:{closed_port()}/v1") as run:
+    url = f"http://127.0.0.1:{closed_port()}/v1"
+    async with stage.running(DEAD_ROWS, url, "--env.probe", "none") as run:
         return stage.evidence(await run.finish(_RUN_SECONDS), RowPolicy(DEAD_ROWS, stage.subject.dialect))
 
 

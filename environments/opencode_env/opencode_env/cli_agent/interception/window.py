@@ -215,7 +215,7 @@ async def ask_models(config: BaseClientConfig, path: str = "/models") -> httpx.R
     """An endpoint's answer to the question for its models.
 
     Raises:
-        httpx.HTTPError: there is none.
+        HTTPError: there is none.
     """
     url = httpx.URL(config.base_url)
     url = url.copy_with(path=url.path.rstrip("/") + path)

@@ -1,0 +1,248 @@
+"""What is said of the endpoint of an evaluation, and of its failures: a probe before any sandbox, an early end, a line.
+
+Under `vf-eval` in its own process only: a trainer, an environment server, a replay and the scripted model see nothing
+of it. Invariant: only what no rollout could get over ends a run, and what is said names the endpoint's own words.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import re
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Set
+from typing import Any, Literal
+
+import httpx
+from verifiers.v1.clients import BaseClientConfig, EvalClientConfig
+from verifiers.v1.configs.client import resolve_api_key
+from verifiers.v1.episode import Episode
+from verifiers.v1.errors import EnvError
+from verifiers.v1.trace import Error
+from verifiers.v1.utils import logging as verifiers_logging
+
+from opencode_env.cli_agent.interception.endpoint_http import EndpointHttp
+from opencode_env.cli_agent.interception.window import ask_models, model_cards
+
+logger = logging.getLogger("verifiers.v1.opencode_env")
+
+Probe = Literal["models", "call", "none"]
+"""How an endpoint is asked before a run: for its list of models, where it has none for one token, or not at all."""
+
+PAGE = "docs/troubleshooting.md"
+PATIENCE = 10.0
+"""Seconds that a refused connection is tried again for: an endpoint may be starting."""
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+class UnusableEndpointError(EnvError):
+    """No rollout could reach the endpoint, or get an answer of it."""
+
+
+def require_proxies() -> None:
+    """Refuse proxies of the environment with which no HTTP client can be made.
+
+    Raises:
+        EnvError: it names the variable.
+    """
+    try:
+        httpx.Client().close()
+    except Exception as error:  # a URL, an unknown scheme, a package that is missing: each in its own type
+        named = [name for name in (*_PROXIES, *map(str.lower, _PROXIES)) if os.environ.get(name)]
+        guilty = next((name for name in named if _fails_with(name)), " or ".join(named))
+        advice = (
+            "NO_PROXY takes names and addresses, no IPv6 networks" if "NO" in guilty.upper() else "an http:// proxy"
+        )
+        told = f"no HTTP client can be made with {guilty}={os.environ.get(guilty, '')}"
+        raise EnvError(f"{told}: {error}. Change or unset the variable ({advice})") from error
+
+
+def _fails_with(name: str) -> bool:
+    others = {key: value for key in os.environ if key.upper() in _PROXIES and (value := os.environ[key])}
+    try:
+        for key in others:
+            os.environ.pop(key)
+        os.environ[name] = others[name]
+        httpx.Client().close()
+    except Exception:  # noqa: BLE001 - as above
+        return True
+    finally:
+        os.environ.pop(name, None)
+        os.environ.update(others)
+    return False
+
+
+class Evaluation:
+    """One run of `vf-eval` in this process.
+
+    Args:
+        probe: how its endpoints are asked before anything starts.
+        end_after: rollouts that fail alike before their first answer, after which it ends; None never ends it.
+    """
+
+    def __init__(self, probe: Probe, end_after: int | None) -> None:
+        self._how = probe
+        self._end_after = end_after
+        self._probes: dict[tuple[str, str, str], asyncio.Future[None]] = {}
+        self._tasks: set[object] = set()
+        self._alike: defaultdict[tuple[int, str], list[object]] = defaultdict(list)
+        self._failed: Counter[str] = Counter()
+        self._ended = 0
+
+    def planned(self, task: Any) -> None:
+        """A task of the run."""
+        self._tasks.add(task.key)
+
+    async def require_endpoint(self, config: BaseClientConfig, model: str) -> None:
+        """Probe an endpoint, each URL, model and key once.
+
+        Raises:
+            UnusableEndpointError: it cannot be used.
+        """
+        if not isinstance(config, EvalClientConfig) or self._how == "none":
+            return
+        key = (config.base_url, model, resolve_api_key(config))
+        if key not in self._probes:
+            self._probes[key] = asyncio.ensure_future(_probe(config, model, self._how))
+        await asyncio.shield(self._probes[key])
+
+    def ended(self, episode: Episode[Any, Any, Any]) -> None:
+        """Take up an episode that was written down.
+
+        Raises:
+            UnusableEndpointError: it was the last of many that the endpoint failed alike.
+        """
+        self._ended += 1
+        if episode.ok:
+            return
+        errors = [error for trace in episode.traces for error in trace.errors] or list(episode.errors)
+        if not errors:
+            return
+        error = errors[-1]
+        self._failed[_reason(error)] += 1
+        status = error.status_code
+        answered = any(node.sampled for trace in episode.traces for node in trace.nodes)
+        if answered or status is None or status >= 500 or status in (408, 429):
+            return
+        # Numbers differ between prompts, and requests have ids.
+        alike = self._alike[status, re.sub(r"\w*\d\w*", "#", error.message)]
+        alike.append(episode.task.key)
+        if self._end_after is not None and len(alike) >= self._end_after and self._is_everywhere(set(alike)):
+            raise UnusableEndpointError(
+                f"the run ends early: {len(alike)} rollouts on {len(set(alike))} tasks failed alike before their first "
+                f"answer: {_reason(error)} (--env.end-after-failures says after how many; --resume goes on)"
+            )
+
+    def _is_everywhere(self, tasks: Set[object]) -> bool:
+        return len(tasks) >= 3 or tasks >= self._tasks
+
+    def close(self) -> None:
+        """Say on standard error how many rollouts failed, and why most of them."""
+        if not self._failed:
+            return
+        (reason, count), failed = self._failed.most_common(1)[0], self._failed.total()
+        most = f" ({count} of them)" if count < failed else ""
+        # verifiers logs through loguru, which names its files only so.
+        found = re.search(r"sink='([^']+)'", repr(getattr(verifiers_logging, "logger", None)))
+        log = f"; log {found[1]}" if found else ""
+        sys.stderr.write(f"{failed} of {self._ended} failed: {reason}{most}{log}; page {PAGE}\n")
+        sys.stderr.flush()
+
+
+def _reason(error: Error) -> str:
+    return f"{error.type}: {' '.join(error.message.split())[:500]}"
+
+
+async def _probe(config: EvalClientConfig, model: str, how: Probe) -> None:
+    """Ask an endpoint for its models, or for one token.
+
+    Raises:
+        UnusableEndpointError: its name is unknown, it refuses connections, its certificate or the key.
+    """
+    try:
+        response = await _patiently(config)
+    except httpx.HTTPError as error:
+        where = f"the endpoint {config.base_url}"
+        cause = _causes(error)
+        if _is_refused(error):
+            told = f"{where} refuses connections, {PATIENCE:g} s long: {error}. Is the server up, and the port right?"
+            raise UnusableEndpointError(told) from error
+        if "gaierror" in cause:
+            raise UnusableEndpointError(f"{where} cannot be reached, its name is unknown: {error}") from error
+        if "ssl" in cause or "certificate" in cause:
+            raise UnusableEndpointError(f"{where} cannot be reached over TLS: {error}") from error
+        logger.warning("%s did not answer when it was asked for its models: %r", where, error)
+        return
+    cards = model_cards(response)
+    if any(str(card.get("owned_by", "")).startswith("opencode-env scripted model") for card in cards):
+        return
+    if not os.environ.get(config.api_key_var) and resolve_api_key(config) == "EMPTY":
+        logger.warning(
+            "the variable %s is not set, so %s gets no key (--client.api-key-var)", config.api_key_var, config.base_url
+        )
+    _require_key(config, response, "/models")
+    names = [str(card.get("id")) for card in cards]
+    if response.status_code < 400 and names and model not in names:
+        logger.warning("%s lists no model %s, but %s", config.base_url, model, ", ".join(names[:5]))
+    elif response.status_code >= 500 or response.status_code == 429:
+        logger.warning("%s", _told(config, response, "/models"))
+    if how == "call" and not (response.status_code < 400 and names):
+        await _ask_token(config, model)
+
+
+async def _patiently(config: BaseClientConfig) -> httpx.Response:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await ask_models(config)
+        except httpx.ConnectError as error:
+            if not _is_refused(error) or time.monotonic() >= until:
+                raise
+        await asyncio.sleep(0.5)
+
+
+def _is_refused(error: httpx.HTTPError) -> bool:
+    return isinstance(error, httpx.ConnectError) and f"errno {errno.ECONNREFUSED}]" in _causes(error)
+
+
+def _causes(error: BaseException | None) -> str:
+    """The types and words of an error and of what it came from."""
+    found = []
+    while error is not None:
+        found.append(f"{type(error).__name__}: {error}")
+        error = error.__cause__ or error.__context__
+    return " ".join(found).lower()
+
+
+async def _ask_token(config: EvalClientConfig, model: str) -> None:
+    client = EndpointHttp(config)
+    body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    headers = {**client.headers, "authorization": f"Bearer {client.api_key}"}
+    try:
+        response = await client.client.post(
+            f"{client.base_url.rstrip('/')}/chat/completions", json=body, headers=headers
+        )
+    except httpx.HTTPError as error:
+        logger.warning("the endpoint %s did not answer when it was asked for one token: %r", config.base_url, error)
+        return
+    finally:
+        await client.close()
+    _require_key(config, response, "/chat/completions")
+    if response.status_code >= 400:
+        logger.warning("%s", _told(config, response, "/chat/completions"))
+
+
+def _require_key(config: BaseClientConfig, response: httpx.Response, path: str) -> None:
+    if response.status_code in (401, 403):
+        unset = "" if os.environ.get(config.api_key_var) else ", which is not set"
+        advice = f"the key is that of {config.api_key_var}{unset} (--client.api-key-var; --env.probe none does not ask)"
+        raise UnusableEndpointError(f"{_told(config, response, path)}; {advice}")
+
+
+def _told(config: BaseClientConfig, response: httpx.Response, path: str) -> str:
+    words = " ".join(response.text.split())[:500]
+    if (key := resolve_api_key(config)) != "EMPTY":
+        words = words.replace(key, "[key]")
+    return f"the endpoint {config.base_url} answered {response.status_code} to {path}: {words}"
