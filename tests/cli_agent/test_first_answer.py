@@ -144,8 +144,9 @@ async def test_a_budget_below_the_first_prompt_is_an_error_whatever_the_policy_a
 
 
 @pytest.mark.usefixtures("sandboxes")
-async def test_an_answer_that_the_endpoint_filters_is_an_answer() -> None:
-    trace = await played(asks(1, code=0), Reply(text="I c", finish_reason="content_filter"))
+@pytest.mark.parametrize("text", ["I c", ""])
+async def test_an_answer_that_the_endpoint_filters_is_an_answer(text: str) -> None:
+    trace = await played(asks(1, code=0), Reply(text=text, finish_reason="content_filter"))
     assert (ending(trace), trace.num_turns) == ("scored", 1)
 
 
