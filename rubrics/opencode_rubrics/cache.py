@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent_sandbox.file_lock import locked
+from verifiers.v1.errors import SandboxError
 
 
 def cache_root() -> Path:
@@ -18,6 +19,24 @@ def cache_root() -> Path:
     if explicit := os.environ.get("OPENCODE_ENV_CACHE"):
         return Path(explicit)
     return Path(os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")) / "opencode-env"
+
+
+def require_cache(*places: Path) -> None:
+    """Make the directories that caches lie in, where they are missing (blocking).
+
+    Raises:
+        SandboxError: this user cannot write one of them; the message says what to set.
+    """
+    for place in places:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=place):
+                pass
+        except OSError as error:
+            raise SandboxError(
+                f"the cache {place} cannot be written ({error.strerror}): set HOME to a directory of this user's "
+                "(OPENCODE_ENV_CACHE moves only what is downloaded)"
+            ) from error
 
 
 def make_once(directory: Path, marker: str, fill: Callable[[Path], None]) -> None:

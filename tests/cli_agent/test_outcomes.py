@@ -1,12 +1,13 @@
 """The table of outcomes: what follows from it, and that the documents show it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.scoring import attached
 from opencode_env.cli_agent import classification
-from opencode_env.cli_agent.classification import Condition, EndedRun, classify, require_scorable
+from opencode_env.cli_agent.classification import Condition, EndedRun, blame_own_programs, classify, require_scorable
 from opencode_env.cli_agent.guard import agent_metrics
 from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure, patience_of
 from opencode_env.cli_agent.outcomes import Outcome, Row, documented, endpoint_errors, retries_of_outcomes
@@ -14,7 +15,11 @@ from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_env.scripted_model import Reply
 from opencode_runs.difficulty import attempt
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
-from verifiers.v1.errors import HarnessError
+from verifiers.v1.errors import HarnessError, SandboxError
+from verifiers.v1.graph import MessageNode
+from verifiers.v1.trace import Error
+from verifiers.v1.types import AssistantMessage, Tool, ToolCall
+from verifiers.v1.utils.retries import RetryState
 
 from tests.cli_agent.test_outcome_rule import failed
 from tests.cli_agent.test_whose_doing import asks, ending, played
@@ -48,6 +53,26 @@ def test_what_is_not_tried_again_follows_from_the_table_and_a_rule_of_the_users_
     assert {rule.type for rule in rules if rule.max_retries == 0} == refused
     assert {"AgentError", "BrokenWorldError", "SandboxFileError"} <= refused
     assert retries_of_outcomes(RetryConfig(rules=rules)).rules == rules
+
+
+@pytest.mark.parametrize("called", [True, False])
+def test_a_failure_of_the_sandbox_is_not_tried_again_once_a_tool_was_called_wherever_it_was_noticed(
+    called: bool,
+) -> None:
+    trace = trace_of(vf.TaskData(idx=0, prompt="x"))
+    calls = [ToolCall(id="1", name="bash", arguments="{}")] if called else []
+    trace.nodes = [MessageNode(message=AssistantMessage(content="", tool_calls=calls), parent=None, sampled=True)]
+    trace.tools = [Tool(name="bash", description="", parameters={})]
+    trace.record_error(SandboxError("gone"))
+    episode = SimpleNamespace(
+        traces=[trace], errors=[Error(type=kind, message="") for kind in ("SandboxError", "TaskError")]
+    )
+    blame_own_programs(episode)  # type: ignore[arg-type]
+    kind = "SandboxEndedError" if called else "SandboxError"
+    assert [error.type for error in (*trace.errors, *episode.errors)] == [kind, kind, "TaskError"]
+    assert trace.stop_condition == ("sandboxended_error" if called else "sandbox_error")
+    state = RetryState(retries_of_outcomes(RetryConfig(max_retries=4)))
+    assert (state.next_error(trace.errors) is None) == called
 
 
 class RateLimitError(HarnessError):

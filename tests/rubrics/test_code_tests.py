@@ -1,15 +1,19 @@
 """Code tests in the confined sandbox and in a container whose agent is root: what is right passes, and no hole pays."""
 
 import json
+import re
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import verifiers.v1 as vf
-from agent_sandbox.confined import LocalSandboxConfig, provision_confined
+from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from agent_sandbox.confined.agent_code import ConfinedPrograms
+from agent_sandbox.toolbox.agent_programs import ProgramBatch, ProgramLimits, RunsAgentPrograms
 from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
 from opencode_env.taskset import OpenCodeTaskData
 from opencode_rubrics import AnyTrace, CodeTest, CodeTests, CodeTestsConfig, CodeTestsRubric, ScoringError
@@ -216,6 +220,101 @@ async def test_no_test_reaches_another_or_the_agents_files(score: Scorer) -> Non
     assert trace.reward == 1, json.dumps(trace.info)
     importing = await score("import sys\nsys.path.insert(0, '/app')\nimport helper", problem(("", "")))
     assert reasons(importing) == ["exit 1"]
+
+
+MARKS = '''
+import ctypes, fcntl, os, socket, struct, time
+PLACES = ("/tmp", "/dev/shm", "/home", "/home/agent", "/app", "/logs")
+libc = ctypes.CDLL(None, use_errno=True)
+own = lambda: [place for place in PLACES if os.stat(place).st_uid == os.getuid()]
+
+def lists(name, *entries):
+    text = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    for place in own(): os.setxattr(place, "system.posix_acl_" + name, text)
+
+def ioctl(number, value):
+    for place in own():
+        folder = os.open(place, os.O_RDONLY)
+        fcntl.ioctl(folder, number, struct.pack("<q", value))
+
+def asked(number):
+    try: return fcntl.ioctl(os.open("/tmp", os.O_RDONLY), number, bytes(8))
+    except OSError: return b""
+
+def grow():
+    for place in own():
+        names = [os.path.join(place, "x" * 200 + str(number)) for number in range(300)]
+        for name in names: open(name, "w").close()
+        for name in names: os.unlink(name)
+
+def left():
+    if os.fork() == 0:
+        os.setsid()
+        one = socket.socket(socket.AF_UNIX); one.bind("\\0left"); one.listen()
+        time.sleep(600)
+    time.sleep(0.2)
+
+def connects():
+    try: socket.socket(socket.AF_UNIX).connect("\\0left")
+    except OSError: return False
+    return True
+
+every = (1, 7, 2**32 - 1), (4, 5, 2**32 - 1), (16, 5, 2**32 - 1), (32, 5, 2**32 - 1)
+marks = {
+    "default list": lambda: lists("default", (1, 0, 2**32 - 1), (4, 0, 2**32 - 1), (32, 0, 2**32 - 1)),
+    "list": lambda: lists("access", every[0], (2, 7, os.getuid()), *every[1:]),
+    "attribute": lambda: [os.setxattr(place, "user.mark", b"x") for place in own()],
+    "times": lambda: [os.utime(place, (7, 7)) for place in own()],
+    "mode": lambda: [os.chmod(place, 0o700) for place in own()],
+    "flag": lambda: ioctl(0x40086602, 0x40 | int.from_bytes(asked(0x80086601)[:4], "little")),
+    "version": lambda: ioctl(0x40087602, 4321),
+    "size": grow,
+    "closed": lambda: [os.makedirs(place + "/closed/in", 0) for place in own()],
+    "memory": lambda: libc.shmget(4321, 4096, 0o1600),
+    "queue": lambda: libc.mq_open(b"/left", os.O_CREAT | os.O_RDWR, 0o600, None),
+    "process": left,
+    "nothing": lambda: None,  # the one before it is seen by this one
+}
+stats = [os.stat(place) for place in PLACES]
+new = repr((
+    [os.listxattr(place) for place in PLACES],
+    [(one.st_mode, one.st_size, one.st_nlink) for one in stats],
+    [7 in (one.st_atime, one.st_mtime) for one in stats],
+    [sorted(set(os.listdir(place)) - {"answer.py", "call.py"}) for place in PLACES],
+    asked(0x80086601), asked(0x80087601)[:4] == struct.pack("<I", 4321),
+    libc.shmget(4321, 4096, 0o600), libc.mq_open(b"/left", os.O_RDWR), connects(),
+))
+try: marks[input()]()
+except OSError: pass
+print(new)
+'''
+"""Marks what it can by the way that it is told, and prints all in which a mark would be seen."""
+
+
+LIMITS = ProgramLimits(20, 600, 1 << 30, 40, 100_000)
+
+
+@CONFINED
+async def test_a_program_finds_its_place_as_new_whatever_the_one_before_it_did(score: Scorer) -> None:
+    assert isinstance(score.box, RunsAgentPrograms)
+    ways = re.findall(r'^    "([\w ]+)": ', MARKS, re.MULTILINE)
+    batch = ProgramBatch(["python3", "answer.py"], {"answer.py": MARKS.encode()}, ["nothing", *ways])
+    async with score.box.agent_programs(LIMITS) as programs:
+        first, *others = [(end.status, end.out) for end in await programs.run(batch, LIMITS)]
+    assert first[0] == "exit 0"
+    assert dict(zip(ways, others, strict=True)) == dict.fromkeys(ways, first)
+
+
+async def test_what_is_shown_below_a_private_directory_is_there_for_every_program(
+    sandboxes: None, tmp_path: Path
+) -> None:
+    """As a Python that is installed in somebody's home."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "file").write_text("here")
+    options, shown = LocalSandboxConfig(), [Bind(tmp_path, "/home/somebody/tools")]
+    async with aclosing(ConfinedPrograms(lambda: provision_confined(options, shown, workdir="/tmp"))) as programs:
+        ends = await programs.run(ProgramBatch(["cat", "/home/somebody/tools/file"], inputs=["", ""]), LIMITS)
+    assert [end.out for end in ends] == ["here", "here"]
 
 
 async def test_the_expected_outputs_and_other_inputs_are_nowhere_a_program_can_look(score: Scorer) -> None:

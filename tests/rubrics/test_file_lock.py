@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from agent_sandbox.file_lock import locked, locked_async, private_directory, try_lock
-from opencode_rubrics.cache import cache_root, make_once
+from opencode_rubrics.cache import cache_root, make_once, require_cache
+from verifiers.v1.errors import SandboxError
 
 from tests.support.child import child
 
@@ -109,3 +110,10 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_root() == tmp_path / ".cache" / "opencode-env"
+
+
+def test_a_cache_that_cannot_be_written_is_named_with_what_to_set(tmp_path: Path) -> None:
+    require_cache(tmp_path / "new/cache", tmp_path)
+    assert list((tmp_path / "new/cache").iterdir()) == []
+    with pytest.raises(SandboxError, match=r"cache /proc/\.cache cannot be written \(.+\): set HOME"):
+        require_cache(tmp_path, Path("/proc/.cache"))

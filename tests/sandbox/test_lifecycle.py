@@ -171,6 +171,36 @@ def test_a_living_sandbox_of_another_process_is_not_swept(marker: str) -> None:
     assert directories_of(marker) == []
 
 
+@pytest.mark.parametrize("home", [None, "caf\u00e9"])
+def test_a_sandbox_starts_without_a_home_and_in_one_whose_name_the_locale_cannot_say(
+    marker: str, home: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("LC_ALL", "C"), ("PYTHONCOERCECLOCALE", "0"), ("PYTHONUTF8", "0")):
+        monkeypatch.setenv(name, value)
+    if home is None:
+        monkeypatch.delenv("HOME")
+    else:
+        (tmp_path / home).mkdir()
+        monkeypatch.setenv("HOME", str(tmp_path / home))
+    with host_process(marker, "exit") as process:
+        assert process.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("0.4.1", r"bubblewrap 0\.4\.1, which is too old.*needs 0\.5 or later"), ("0.5.0", "Unknown")]
+)
+def test_a_bubblewrap_that_is_too_old_says_so_and_which_works(
+    version: str, said: str, sandboxes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bwrap"
+    answer = f"[ $1 = --version ] && echo bubblewrap {version} && exit"
+    program.write_text(f"#!/bin/sh\n{answer}\necho 'bwrap: Unknown option --clearenv' >&2; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(SandboxError, match=said):
+        require_bubblewrap.__wrapped__()
+
+
 def test_an_exit_without_teardown_still_cleans_up(marker: str) -> None:
     with host_process(marker, "exit") as process:
         assert process.wait(PATIENCE_SECONDS) == 0

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
-from agent_sandbox.confined.relay import MAX_CONNECTIONS
+from agent_sandbox.confined.relay import MAX_CONNECTIONS, _End
 
 from tests.support.waiting import settled, until
 
@@ -201,3 +201,33 @@ async def test_the_hosts_network_is_open_when_asked_for() -> None:
         assert box.host_url(url) == url
         assert (await box.run(["python3", "-c", GET, url], {})).stdout.startswith("/open ")
         assert await box.expose(1234) == "http://127.0.0.1:1234"
+
+
+class ForeignTransport:
+    """As one of uvloop's: it has asyncio's methods and none of its classes."""
+
+    def __init__(self) -> None:
+        self.reading, self.written = True, b""
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+
+async def test_a_connection_is_relayed_on_an_event_loop_with_transports_of_its_own() -> None:
+    ends, transports = [_End(lambda _: None) for _ in range(2)], [ForeignTransport() for _ in range(2)]
+    ends[0].peer, ends[1].peer = ends[1], ends[0]
+    for end, transport in zip(ends, transports, strict=True):
+        end.connection_made(transport)  # type: ignore[arg-type]
+    assert not any(transport.reading for transport in transports)
+    ends[0].data_received(b"early")
+    for end in ends:
+        end.joined()
+    ends[1].data_received(b"back")
+    assert [transport.written for transport in transports] == [b"back", b"early"]
+    assert all(transport.reading for transport in transports)

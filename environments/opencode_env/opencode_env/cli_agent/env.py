@@ -21,6 +21,7 @@ from agent_sandbox.surrogates import replace_surrogates
 from agent_sandbox.toolbox.scoring import BoxOrder, attach
 from agent_sandbox.verifiers_040 import GONE_RUNTIMES, asked_network
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
+from opencode_rubrics.cache import cache_root, require_cache
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
@@ -36,6 +37,7 @@ from verifiers.v1.task import Task
 from verifiers.v1.utils.compile import resolve_runtime_config
 from verifiers.v1.utils.decorators import invoke
 from verifiers.v1.utils.generic import concrete_type
+from verifiers.v1.utils.paths import CACHE_DIR
 
 from opencode_env.cli_agent.classification import blame_own_programs, fail_stage_timeout, unscore_failed, zero_spoilt
 from opencode_env.cli_agent.containers import provision_container
@@ -176,13 +178,15 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """Hold this process's rubrics open; a subclass that overrides it calls it.
 
         Raises:
-            SandboxError: a seat needs the confined local sandbox, and bubblewrap does not work here.
+            SandboxError: a cache cannot be written; or a seat needs the confined local sandbox, and bubblewrap does not
+                work here.
             ToolsetError: a shared tool backend did not start.
             EnvError: the folder for kept turns cannot be made, or others may write into it; no HTTP client can be made
                 with the proxies of the environment.
         """
         require_proxies()
         seats = agent_config_fields(self.config)
+        await asyncio.to_thread(require_cache, CACHE_DIR, cache_root())
         boxed = [seat for name, seat in seats.items() if name not in self.SEATS_WITHOUT_SANDBOX]
         if self.config.sandbox.confine and any(isinstance(seat.runtime, SubprocessConfig) for seat in boxed):
             await asyncio.to_thread(require_bubblewrap)

@@ -238,7 +238,8 @@ class ConfinedPrograms:
     """Runs batches of programs in cells that `cell` makes; `aclose` leaves no program and no sandbox.
 
     Invariant: the next program starts when every process of the last one has ended and all that it could write is as it
-    was at the start. Where that cannot be had, it gets a new sandbox, which costs three times a small program.
+    was at the start, directories with their access lists, attributes, sizes and times. Where that cannot be had, it gets
+    a new sandbox, which costs three times a small program.
     """
 
     def __init__(self, cell: Callable[[], AbstractAsyncContextManager[Cell]]) -> None:
@@ -262,6 +263,7 @@ class ConfinedPrograms:
     async def _run(self, batch: ProgramBatch, given: str, seconds: float, limits: ProgramLimits) -> ProgramEnd:
         if self._cell is None:
             self._cell = await self._open.enter_async_context(self._make())
+            await asyncio.to_thread(self._cell.empty)  # the next ones shall find no less
         cell = self._cell
         for name, data in batch.files.items():
             await cell.write(f"{_PROGRAMS}/{name}", data)

@@ -6,6 +6,7 @@ Invariant: nothing of a rollout starts on a machine where the sandbox could not 
 import functools
 import logging
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ _ISOLATION = (
     *("--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv"),
 )
 _NO_NESTED_USERS = "--disable-userns"
+_LEAST_VERSION = (0, 5)
+"""The first with `--clearenv`, the youngest of the options that the sandbox needs."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,28 @@ def require_bubblewrap() -> Bubblewrap:
         bubblewrap = Bubblewrap(program, new_users)
         if (problem := _probe(bubblewrap, None, ["true"])) is None:
             return bubblewrap
+    if (version := _version(program)) and version < _LEAST_VERSION:
+        raise SandboxError(
+            f"{program} is bubblewrap {_dotted(version)}, which is too old: the local sandbox needs "
+            f"{_dotted(_LEAST_VERSION)} or later; {_ALTERNATIVES}"
+        )
     raise SandboxError(
         f"bubblewrap cannot make a sandbox here ({problem}): allow this user to make user namespaces, {_ALTERNATIVES}"
     )
+
+
+def _version(program: str) -> tuple[int, ...]:
+    """Which bubblewrap this is; empty if it does not say."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = re.search(rb"\d+(?:\.\d+)+", said.stdout)
+    return tuple(map(int, found[0].split(b"."))) if found else ()
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 @functools.cache

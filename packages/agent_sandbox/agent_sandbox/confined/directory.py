@@ -4,12 +4,14 @@ Invariant: a directory whose lock is free belongs to nobody, because the process
 at the next start of any sandbox of this user. Creating and judging happen under one short lock per user.
 """
 
+import fcntl
 import logging
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 
@@ -35,6 +37,9 @@ _PRIVATE = {
     "shm": ("/dev/shm", 0o1777),
 }
 """Where the sandbox sees each part, and with which mode it starts."""
+_MARKS = (0x80086601, 0x80087601, 0x801C581F)
+"""FS_IOC_GETFLAGS, FS_IOC_GETVERSION and FS_IOC_FSGETXATTR: what an owner can set of a file beside its mode."""
+_MARK_BYTES = 28
 
 
 def _exclusive(root: Path) -> AbstractContextManager[None]:
@@ -69,6 +74,26 @@ def remove_entries(directory: str | Path, *spared: str) -> None:
             os.unlink(entry)
 
 
+def _nature(place: str) -> tuple[object, ...]:
+    """All that a directory can carry but names, times and what the kernel alone decides: owner, mode, access lists and
+    other attributes, marks of the file system, and a size that tells how much it once held."""
+    directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(directory)
+        attributes = {name: os.getxattr(directory, name) for name in sorted(os.listxattr(directory))}
+        return found.st_uid, found.st_gid, found.st_mode, found.st_size, attributes, *_marks(directory)
+    finally:
+        os.close(directory)
+
+
+def _marks(directory: int) -> Iterator[bytes]:
+    for request in _MARKS:
+        try:
+            yield fcntl.ioctl(directory, request, bytes(_MARK_BYTES))
+        except OSError:  # a file system that has none
+            yield b""
+
+
 class SandboxDirectory:
     """A new directory in `root` with the private parts of a sandbox, which belong to the user `owner`; locked by this
     process until `remove`."""
@@ -84,6 +109,11 @@ class SandboxDirectory:
         self.log = self.path / "stderr"
         """The file that bubblewrap and process 1 write their errors to."""
         self._owner = owner
+        self._temporary: set[str] = set()
+        """Directories that were made in the private parts, beside those."""
+        self._spared: dict[str, list[str]] = {}
+        self._new: dict[str, tuple[tuple[object, ...], int, int]] = {}
+        """What each private part is when it is as new: its nature and its two times (ns)."""
         for part, (_, mode) in _PRIVATE.items():
             self.part(part).chmod(mode)
         for place in (self.hosts, self.passwd):
@@ -93,6 +123,8 @@ class SandboxDirectory:
         """Return the host path of a private part, made if it is missing (before the sandbox starts)."""
         path = self.path / relative
         path.mkdir(exist_ok=True)
+        if relative not in _PRIVATE:
+            self._temporary.add(relative)
         if self._owner is not None:
             os.chown(path, self._owner, self._owner)
         return path
@@ -105,12 +137,27 @@ class SandboxDirectory:
         return areas
 
     def empty(self) -> None:
-        """Make the private parts as they were at first, when no process is left in the sandbox (blocking)."""
+        """Make the private parts as they were when this was called first, before a program ran; no process may be left
+        in the sandbox now (blocking).
+
+        Raises:
+            OSError: a part cannot be made so again: a program has marked the directory itself.
+        """
+        first = not self._new
         for part, (target, mode) in _PRIVATE.items():
             place = os.path.join(self.path, part)
             os.chmod(place, mode)
-            # What stands in it for another part, seen there, stays.
-            remove_entries(place, *(other.removeprefix(f"{target}/") for other, _ in _PRIVATE.values()))
+            if first:
+                # What bubblewrap has made to mount on stays; removed here it would be gone inside, too.
+                self._spared[part] = [name for name in os.listdir(place) if f"{part}/{name}" not in self._temporary]
+            remove_entries(place, *self._spared[part])
+        for part in _PRIVATE:
+            place = os.path.join(self.path, part)
+            found, nature = os.stat(place), _nature(place)
+            expected, *times = self._new.setdefault(part, (nature, found.st_atime_ns, found.st_mtime_ns))
+            if nature != expected:
+                raise OSError(f"a program has changed the directory {_PRIVATE[part][0]} itself")
+            os.utime(place, ns=(times[0], times[1]))
 
     def log_tail(self) -> str:
         """Return the end of `log`, empty if there is none."""

@@ -9,6 +9,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from verifiers.v1.errors import SandboxError
 
@@ -39,9 +40,8 @@ class _End(asyncio.Protocol):
         """What came before both sides were there: Python 3.11.2 reads on although `connection_made` paused it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.pause_reading()  # until both sides are there
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's have another base
+        self.transport.pause_reading()  # until both sides are there
 
     def data_received(self, data: bytes) -> None:
         self.last_data = self._loop.time()

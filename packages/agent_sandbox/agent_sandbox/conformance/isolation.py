@@ -12,6 +12,7 @@ import verifiers.v1 as vf
 from verifiers.v1.errors import SandboxError
 
 from agent_sandbox.conformance.promises import (
+    PATIENCE_SECONDS,
     Subject,
     peer,
     promise,
@@ -27,6 +28,10 @@ _PLACES = ("here", "/tmp/{}", "/dev/shm/{}", "/var/tmp/{}", "/run/{}")
 _WRITABLE = (
     "{ printf '%s\\n' / /* /*/* /*/*/*; cut -d' ' -f2 /proc/mounts; } | while read -r d; do "
     'case $d in /proc*|/sys*) continue;; esac; [ -d "$d" ] && [ -w "$d" ] && [ ! -h "$d" ] && echo "$d"; done | sort -u'
+)
+_AGAINST_ALL_THAT_FOLLOWS = (
+    "{ kill -9 1; kill -19 1; for file in oom_adj oom_score_adj; do echo 15 >/proc/1/$file; done; "
+    "for file in /etc/passwd /etc/group; do rm $file && mkfifo $file; done; } 2>/dev/null"
 )
 _EACH = 'printf "%s\\n" "$2" | while read -r d; do {} && echo "$d"; done'
 
@@ -85,6 +90,26 @@ async def others_processes(subject: Subject) -> None:
             own.kill()
             await own.wait()
         require(not await runs(box, f"sleep {neighbours}"), "a process of another sandbox is seen")
+
+
+@promise(
+    "Nothing inside ends the sandbox or holds up a later command: process 1 is killed by nobody, files that block are not "
+    "waited for",
+    change="keep process 1 out of reach of what runs inside, and open no file of the sandbox's that can block",
+)
+async def going_on(subject: Subject) -> None:
+    async with subject.box() as box:
+        seen, host = (await shell(box, "stat -c '%d %i' /")).stdout.split(), os.stat("/")
+        require(seen != [str(host.st_dev), str(host.st_ino)], "its root is the host's, which this would harm")
+        own = await asyncio.create_subprocess_exec("sleep", seconds := unused_seconds())
+        try:
+            require(not await runs(box, f"sleep {seconds}"), "it sees the processes of the host, which this would harm")
+        finally:
+            own.kill()
+            await own.wait()
+        await shell(box, _AGAINST_ALL_THAT_FOLLOWS)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            require((await shell(box, "echo here")).stdout == "here\n", "no command runs any more")
 
 
 @promise(
