@@ -222,7 +222,7 @@ async def test_no_test_reaches_another_or_the_agents_files(score: Scorer) -> Non
     assert reasons(importing) == ["exit 1"]
 
 
-MARKS = '''
+MARKS = """
 import ctypes, fcntl, os, socket, struct, time
 PLACES = ("/tmp", "/dev/shm", "/home", "/home/agent", "/app", "/logs")
 libc = ctypes.CDLL(None, use_errno=True)
@@ -287,7 +287,7 @@ new = repr((
 try: marks[input()]()
 except OSError: pass
 print(new)
-'''
+"""
 """Marks what it can by the way that it is told, and prints all in which a mark would be seen."""
 
 

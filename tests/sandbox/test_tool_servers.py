@@ -115,3 +115,14 @@ async def test_the_task_is_served_until_the_agent_runs() -> None:
     assert (before.status_code, "42" in before.text) == (200, True)
     assert (after.status_code, "42" in after.text) == (403, False)
     assert state.status_code == 200
+
+
+async def test_nothing_is_made_on_the_host_where_an_agent_has_replaced_the_way_to_a_link(tmp_path: Path) -> None:
+    """bubblewrap before 0.12 makes directories also behind such a link (CVE-2026-87766)."""
+    tmp_path.chmod(0o777)
+    shown = Bind(TOOLS, "/tools", links=(("/tmp/made/of/link", "sandbox_shell_tools.py"),))
+    async with confined(shown, python_env=True) as box:
+        planted = await box.run(["sh", "-c", f"rm -r /tmp/made && ln -s /oldroot{tmp_path} /tmp/made"], {})
+        assert planted.exit_code == 0, planted
+        await serve(box)
+    assert list(tmp_path.iterdir()) == []

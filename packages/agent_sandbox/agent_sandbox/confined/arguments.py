@@ -14,7 +14,7 @@ from verifiers.v1.errors import TaskError
 
 from agent_sandbox.confined.bubblewrap import Bubblewrap, system_arguments
 from agent_sandbox.confined.config import Bind, LocalSandboxConfig
-from agent_sandbox.confined.directory import SandboxDirectory
+from agent_sandbox.confined.directory import ROOT, SandboxDirectory
 from agent_sandbox.confined.interpreter import base_python, interpreter_roots
 from agent_sandbox.confined.users import SandboxUser
 
@@ -62,10 +62,11 @@ def _etc_arguments(network: str, directory: SandboxDirectory) -> list[str]:
 
 
 def _hidden_packages(options: LocalSandboxConfig, binds: Sequence[Bind]) -> list[str]:
-    """Return the visible directories of installed packages: tasksets among them carry their answers."""
+    """Return the visible directories of installed packages: tasksets among them carry their answers. What another
+    sandbox's agent has filled shows none, and nothing is mounted there, where a link could lead out of it."""
     if options.python_env:
         return []
-    visible = ["/usr", *(bind.target for bind in binds)]
+    visible = ["/usr", *(bind.target for bind in binds if not bind.source.is_relative_to(ROOT))]
     packages = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     return sorted(
         path for path in packages if os.path.isdir(path) and any(Path(path).is_relative_to(root) for root in visible)

@@ -144,7 +144,7 @@ class SandboxDirectory:
             OSError: a part cannot be made so again: a program has marked the directory itself.
         """
         first = not self._new
-        for part, (target, mode) in _PRIVATE.items():
+        for part, (_, mode) in _PRIVATE.items():
             place = os.path.join(self.path, part)
             os.chmod(place, mode)
             if first:

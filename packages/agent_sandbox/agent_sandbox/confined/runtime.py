@@ -7,6 +7,7 @@ resolves a path that a rollout names, and never waits for what is not a regular 
 import asyncio
 import contextlib
 import copy
+import dataclasses
 import json
 import os
 import re
@@ -147,7 +148,9 @@ class BubblewrapBackend(RuntimeBackend):
         if _PORT_FILE not in env:
             await self.commands.background(argv, runtime.process_env(env), log)
             return
-        binds = (*self.binds, *self.sandbox.shown_to_tool_servers())
+        # Their links are there; a bubblewrap before 0.12 would follow what an agent has put in the place of a parent.
+        without_links = (dataclasses.replace(bind, links=()) for bind in self.binds)
+        binds = (*without_links, *self.sandbox.shown_to_tool_servers())
         user = self.sandbox.allowance.user
         server = BubblewrapBackend(self.options, binds, f"{self.name}-tools", self.workdir, lent=user)
         self._tool_servers.append(server)

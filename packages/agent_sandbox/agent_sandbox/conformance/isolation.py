@@ -93,8 +93,7 @@ async def others_processes(subject: Subject) -> None:
 
 
 @promise(
-    "Nothing inside ends the sandbox or holds up a later command: process 1 is killed by nobody, files that block are not "
-    "waited for",
+    "Nothing inside ends the sandbox or holds up a later command, by process 1 or by files that block",
     change="keep process 1 out of reach of what runs inside, and open no file of the sandbox's that can block",
 )
 async def going_on(subject: Subject) -> None:
