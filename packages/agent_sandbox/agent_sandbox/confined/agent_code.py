@@ -238,8 +238,8 @@ class ConfinedPrograms:
     """Runs batches of programs in cells that `cell` makes; `aclose` leaves no program and no sandbox.
 
     Invariant: the next program starts when every process of the last one has ended and all that it could write is as it
-    was at the start, directories with their access lists, attributes, sizes and times. Where that cannot be had, it gets
-    a new sandbox, which costs three times a small program.
+    was at the start, directories with their access lists, attributes, sizes and times. Where that cannot be had, it
+    gets a new sandbox, which costs three times a small program.
     """
 
     def __init__(self, cell: Callable[[], AbstractAsyncContextManager[Cell]]) -> None:
