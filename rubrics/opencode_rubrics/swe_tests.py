@@ -17,17 +17,15 @@ from agent_sandbox.toolbox.workdir import workdir_of
 
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
-from opencode_rubrics.swe.grading import Grade, grade, untouched_box
-from opencode_rubrics.swe.meddling import signs_of
-from opencode_rubrics.swe.parsers import decided
+from opencode_rubrics.swe.grading import Change, Grade, grade, untouched_box
 from opencode_rubrics.swe.problem import SweProblem
-from opencode_rubrics.swe.split import Change, Splitter, configures_tests, split_paths
-from opencode_rubrics.swe.tree import File, Tree, TreeError, changed_paths, ignored_paths, list_tree, take_files
+from opencode_rubrics.swe.reader import Reader, reader
+from opencode_rubrics.swe.transfer import archive, ignored_paths, listing
+from opencode_rubrics.swe.tree import TreeError
 
 INFO_KEY = "swe"
 """Where `trace.info` says what was changed and how the suite ended."""
 
-_SHOWN_PATHS = 100
 _OVERHEAD_S = 60.0
 
 
@@ -50,25 +48,25 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
         trace.info[INFO_KEY] = record
         await end_agent(runtime)
         # The second sandbox starts while the agent's files are listed.
-        listing = asyncio.create_task(list_tree(runtime, workdir))
+        listed = asyncio.create_task(listing(runtime, workdir))
         try:
             async with untouched_box(scoring, problem) as box:
                 try:
-                    before = await list_tree(box, workdir)
+                    before = await listing(box, workdir)
                 except TreeError as error:
                     raise ScoringError(f"in an untouched sandbox {error}") from error
                 try:
-                    change, signs = await _changed(problem, workdir, (box, before), (runtime, await listing))
+                    change = await _changed(problem, workdir, (box, before), (runtime, await listed))
                 except TreeError as error:
                     record |= {"problem": f"what the agent left cannot be judged, so nothing is solved: {error}"}
                     return 0.0
-                record |= _told(change, signs)
+                record |= change.told
                 graded = await grade(box, scoring, problem, workdir, change)
         finally:
-            listing.cancel()
+            listed.cancel()
             with suppress(asyncio.CancelledError, TreeError, vf.RolloutError):
-                await listing
-        return _recorded(record, problem, graded)
+                await listed
+        return _recorded(record, graded)
 
     @vf.metric
     async def swe_counts(self, task: vf.TaskData, trace: AnyTrace) -> dict[str, float]:
@@ -105,68 +103,49 @@ def _problem(task: vf.TaskData) -> SweProblem:
 
 
 async def _changed(
-    problem: SweProblem, workdir: str, untouched: tuple[vf.Runtime, Tree], agents: tuple[vf.Runtime, Tree]
-) -> tuple[Change, list[str]]:
-    """What the agent changed, and the signs of meddling in it; a `TreeError` if it cannot be taken out."""
+    problem: SweProblem, workdir: str, untouched: tuple[vf.Runtime, bytes], agents: tuple[vf.Runtime, bytes]
+) -> Change:
+    """What the agent changed; a `TreeError` if it cannot be taken out."""
     (box, before), (runtime, after) = untouched, agents
-    other, gone = changed_paths(before, after)
-    splitter = Splitter(problem, before, after)
-    new, lost = split_paths(splitter, other), split_paths(splitter, gone)
-    change = Change(tests=[*new["test"], *lost["test"]], environment=[*new["environment"], *lost["environment"]])
-    try:
-        files = await take_files(runtime, workdir, after, new["solution"])
-    except TreeError:
-        # Build products may be larger than anything that an agent writes.
-        ignored = await ignored_paths(box, workdir, [path for path in new["solution"] if path not in before])
-        if not ignored:
-            raise
-        change.environment += sorted(ignored)
-        files = await take_files(runtime, workdir, after, [path for path in new["solution"] if path not in ignored])
-    judged = [*files, *lost["solution"]]
-    originals: dict[str, File] = {}
-    with suppress(TreeError):  # as far as the untouched sandbox's own can be taken out
-        originals = await take_files(box, workdir, before, [path for path in judged if path in before])
-    for path in judged:
-        if configures_tests(path, originals.get(path), files.get(path)):
-            change.tests.append(path)
-        elif path in files:
-            change.files[path] = files[path]
-        else:
-            change.gone.append(path)
-    return change, signs_of(originals, change.files)
+    async with reader() as reading:
+        asked = await reading.ask("compare", before=before, after=after, row=problem.row_paths)
+        try:
+            files = await _files(reading, runtime, workdir, asked)
+        except TreeError:
+            # Build products may be larger than anything that an agent writes.
+            ignored = await ignored_paths(box, workdir, asked["new"])
+            if not ignored:
+                raise
+            asked = await reading.ask("leave", ignored=ignored)
+            files = await _files(reading, runtime, workdir, asked)
+        originals = b""
+        with suppress(TreeError):  # as far as the untouched sandbox's own can be taken out
+            originals = await archive(box, workdir, files["originals"])
+        return Change(**await reading.ask("change", originals=originals))
 
 
-def _told(change: Change, signs: list[str]) -> dict[str, Any]:
-    return {
-        "changed": [*change.files][:_SHOWN_PATHS],
-        "removed": change.gone[:_SHOWN_PATHS],
-        "dropped_tests": change.tests[:_SHOWN_PATHS],
-        "dropped_environment": change.environment[:_SHOWN_PATHS],
-        "meddling": signs,
-        "patch_files": len(change.files) + len(change.gone),
-        "patch_bytes": change.size,
-        "dropped_test_files": len(change.tests),
-        "dropped_environment_files": len(change.environment),
-        "meddling_signs": len(signs),
-    }
+async def _files(reading: Reader, runtime: vf.Runtime, workdir: str, asked: dict[str, Any]) -> dict[str, Any]:
+    if asked["refused"]:
+        raise TreeError(asked["refused"])
+    files = await reading.ask("files", archive=await archive(runtime, workdir, asked["names"]))
+    if files["refused"]:
+        raise TreeError(files["refused"])
+    return files
 
 
-def _recorded(record: dict[str, Any], problem: SweProblem, graded: Grade) -> float:
+def _recorded(record: dict[str, Any], graded: Grade) -> float:
     """Put the verdict into the record."""
     run = graded.run
-    lists = (problem.fail_to_pass, problem.pass_to_pass, problem.exact)
-    fixed, kept, solved = decided(*lists, problem.skipped_is_kept, run.states, problem.fail_only)
-    solved = solved and not run.problem
     record |= {
         "problem": graded.blamed,
         "notes": graded.notes,
         "patch": graded.patch,
         "suite": run.told(),
-        "fail_to_pass_passed": fixed,
-        "pass_to_pass_passed": kept,
-        "tests_collected": run.collected or 0,
+        "fail_to_pass_passed": run.fixed,
+        "pass_to_pass_passed": run.kept,
+        "tests_collected": run.collected,
         "tests_claimed": run.disagreeing,
         "installed_change": int(run.installed_change),
         "runner_replaced": run.replaced,
     }
-    return float(solved)
+    return float(run.solved)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from opencode_rubrics import ScoringError
-from opencode_rubrics.swe.foreign_parsers import command_elsewhere, lacking, parse_elsewhere, variable_of
+from opencode_rubrics.swe.foreign_parsers import command_elsewhere, foreign_of, lacking, variable_of
+from opencode_rubrics.swe.reading import Broken, read_foreign
 from opencode_swe import convert
+from pydantic import JsonValue
 
 from tests.swe.repositories import write_files
 
@@ -39,19 +41,23 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(variable_of(family), "/usr/bin/python3")
 
 
-async def test_a_log_is_read_by_the_parser_that_the_row_names() -> None:
-    found = await parse_elsewhere("swebench:parse_log_x", {"repo": "o/r"}, "a b")
+def read(parser: str, options: dict[str, JsonValue], log: str) -> dict[str, str]:
+    return read_foreign(foreign_of(parser, options), log)
+
+
+def test_a_log_is_read_by_the_parser_that_the_row_names() -> None:
+    found = read("swebench:parse_log_x", {"repo": "o/r"}, "a b")
     assert found == {"o/r a": "PASSED", "o/r b": "PASSED"}
-    assert await parse_elsewhere("swesmith:o__r.1", {}, "t") == {"t": "FAILED"}
+    assert read("swesmith:o__r.1", {}, "t") == {"t": "FAILED"}
     assert command_elsewhere({"instance_id": "o__r.1.bug"}) == "test o__r.1.bug"
 
 
-async def test_a_log_that_breaks_its_parser_holds_nothing_and_a_missing_parser_is_an_error() -> None:
-    assert await parse_elsewhere("swebench:parse_log_x", {}, "stuck") == {}
-    with pytest.raises(ScoringError, match="KeyError"):
-        await parse_elsewhere("swebench:parse_log_y", {}, "")
+def test_a_log_that_breaks_its_parser_holds_nothing_and_a_missing_parser_is_an_error() -> None:
+    assert read("swebench:parse_log_x", {}, "stuck") == {}
+    with pytest.raises(Broken, match="KeyError"):
+        read("swebench:parse_log_y", {}, "")
     with pytest.raises(ScoringError, match=r"opencode-rubrics\[multi-swe\]"):
-        await parse_elsewhere("multi-swe:o/r", {}, "")
+        read("multi-swe:o/r", {}, "")
     with pytest.raises(ValueError, match="swesmith cannot say it"):
         command_elsewhere({"instance_id": "x.y"})
     with pytest.raises(ValueError, match="no parser"):

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opencode_rubrics.swe.foreign_parsers import command_elsewhere, parse_elsewhere
+from opencode_rubrics.swe.foreign_parsers import command_elsewhere, foreign_of
+from opencode_rubrics.swe.reading import read_foreign
 from opencode_swe.fields import reversed_patch
 
 from tests.support.sizes import WHOLE
@@ -52,11 +53,11 @@ async def test_the_profile_says_the_command_and_the_patch_that_mends_is_the_reve
     assert multi.data.prompt_text == "calculator is broken"
 
 
-async def test_swebench_reads_logs_with_its_own_parsers() -> None:
+def test_swebench_reads_logs_with_its_own_parsers() -> None:
     log = "test_a (app.tests.Case) ... ok\ntest_b (app.tests.Case) ... FAIL\n"
-    found = await parse_elsewhere("swebench:parse_log_django", {"repo": "django/django", "version": "5.0"}, log)
+    found = read_foreign(foreign_of("swebench:parse_log_django", {"repo": "django/django", "version": "5.0"}), log)
     assert found == {"test_a (app.tests.Case)": "PASSED", "test_b (app.tests.Case)": "FAILED"}
-    go = await parse_elsewhere("swebench:parse_log_gotest", {}, "--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\n")
+    go = read_foreign(foreign_of("swebench:parse_log_gotest", {}), "--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\n")
     assert go == {"TestA": "PASSED", "TestB": "FAILED"}
 
 

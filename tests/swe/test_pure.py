@@ -6,18 +6,19 @@ import hashlib
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from opencode_env.taskset import DatasetError
 from opencode_rubrics.swe.installation import installs, parted
 from opencode_rubrics.swe.meddling import signs_of
-from opencode_rubrics.swe.parsers import PARSERS, decided, named
+from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS, Named, decided
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import Splitter, configures_tests
-from opencode_rubrics.swe.suite import agreed, read_record, script_of, states_of
-from opencode_rubrics.swe.tree import Entry, File, TreeError, changed_paths, read_listing
+from opencode_rubrics.swe.suite import script_of
+from opencode_rubrics.swe.tree import Entry, File, TreeError, changed_paths, read_listing, unfit
+from opencode_rubrics.swe.verdict import Session, agreed, judge, read_record, states_of
 from opencode_swe.fields import reversed_patch
 
 from tests.swe.playing import tasks_of
@@ -84,9 +85,10 @@ def test_a_parser_reads_a_recorded_log(name: str) -> None:
 
 def test_cut_names_stand_for_all_that_begin_so_if_they_agree() -> None:
     found = {"t.py::a[log(x)]": "PASSED", "t.py::a[log(y)]": "XFAIL", "t.py::b[1)]": "PASSED", "t.py::b[1]]": "FAILED"}
-    assert named("t.py::a[log(", found) == "PASSED"
-    assert named("t.py::b[1", found) is None
-    assert named("t.py::a", found) is None
+    named = Named(found)
+    assert named("t.py::a[log(") == "PASSED"
+    assert named("t.py::b[1") is None
+    assert named("t.py::a") is None
 
 
 def test_what_must_pass_passes_and_what_is_missing_fails() -> None:
@@ -113,14 +115,22 @@ def test_a_script_ends_with_the_exit_code_of_its_suite_behind_marks_of_the_run()
     assert done.stdout == "OPENSWE_EXIT_CODE_secret=0\n"
 
 
-def sealed(secret: str, told: dict[str, Any]) -> str:
+def sealed(secret: str, told: object) -> str:
     text = json.dumps(told)
     return f"{hashlib.sha256((secret + text).encode()).hexdigest()} {text}\n"
 
 
+def unasked(log: str) -> dict[str, str]:
+    raise AssertionError(log)
+
+
+SUITE = SweProblem(command="pytest", fail_to_pass=["t.py::a"]).suite
+ENDED = {"ended": 1, "exit": 0, "collected": 1, "states": {"t.py::a": "PASSED"}, "replaced": 0}
+
+
 def test_a_record_counts_only_if_each_session_that_began_has_ended_and_is_sealed() -> None:
     began = sealed("s", {"began": 1})
-    ended = sealed("s", {"ended": 1, "exit": 0, "collected": 1, "states": {"t.py::a": "PASSED"}})
+    ended = sealed("s", ENDED)
     assert read_record((began + ended).encode(), "s") is not None
     for broken in (
         b"",
@@ -133,8 +143,59 @@ def test_a_record_counts_only_if_each_session_that_began_has_ended_and_is_sealed
     assert read_record((began + ended).encode(), "other") is None
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        *(7, None, [], "began", {}, {"began": "1"}, {"began": True}, {"began": -1}, {"began": 1, "ended": 1}),
+        *(
+            {**ENDED, "states": states}
+            for states in cast("list[object]", [None, [], "x", {"a": 1}, {"a": None}, {"a": "FINE"}, {"a": []}])
+        ),
+        *({**ENDED, "collected": count} for count in (-1, "1", 1.5, True, [1], 1 << 40)),
+        *({**ENDED, name: {"x": 1}} for name in ("ended", "exit", "replaced")),
+        *({name: value for name, value in ENDED.items() if name != left} for left in ENDED),
+        {**ENDED, "more": 1},
+    ],
+    ids=str,
+)
+def test_a_sealed_record_of_another_form_is_no_evidence(told: object) -> None:
+    sound = sealed("s", {"began": 1}) + sealed("s", ENDED)
+    assert read_record(sound.encode(), "s") is not None
+    assert read_record((sound + sealed("s", told)).encode(), "s") is None
+
+
+def test_what_is_sealed_and_no_json_is_no_evidence() -> None:
+    for text in (b"{", b"\xff\xfe", b"[" * 100_000, b"1" * 10_000, b"", b'{"began": 1e999}', b'{"began": NaN}'):
+        line = hashlib.sha256(b"s" + text).hexdigest().encode() + b" " + text + b"\n"
+        assert read_record(line, "s") is None, text[:20]
+        assert judge(SUITE, "PASSED t.py::a\n", line, "s", 0, unasked)["problem"]
+
+
+def test_a_log_alone_solves_nothing_where_our_record_must_be() -> None:
+    log, record = "PASSED t.py::a\n", (sealed("s", {"began": 1}) + sealed("s", ENDED)).encode()
+    assert judge(SUITE, log, record, "s", 0, unasked)["solved"]
+    assert not judge(SUITE, log, b"", "s", 0, unasked)["solved"]
+    assert not judge(SUITE, log, sealed("s", {"began": 1}).encode(), "s", 0, unasked)["solved"]
+    assert not judge(SUITE, log, record, "another", 0, unasked)["solved"]
+    exits = SweProblem(command="pytest", parser="exit-code", fail_to_pass=[EXIT_TEST]).suite
+    assert judge(exits, "", record, "s", 0, unasked)["solved"]
+    assert not judge(exits, "", b"", "s", 0, unasked)["solved"]
+    assert not judge(exits, "", record, "s", 1, unasked)["solved"]
+    # Where there is no pytest, or none that takes a plugin, the log is all there is.
+    assert judge(SUITE, log, None, "s", 0, unasked)["solved"]
+    other = SweProblem(command="run", parser="tap", fail_to_pass=["one"]).suite
+    assert judge(other, "ok 1 - one\n", b"", "s", 0, unasked)["solved"]
+
+
+def test_what_is_left_of_the_untouched_tree_is_in_nobodys_way() -> None:
+    before = {"conftest.py", "calc/ops.py", "tests/test_ops.py", "data/x"}
+    new = ["conftest.py/x", "tests", "calc/ops.py/y", "data", "more/new.py"]
+    assert unfit(before, new, ["data/x", "calc/ops.py"]) == {"conftest.py/x", "tests"}
+
+
 def test_what_the_log_says_passed_must_be_recorded_so() -> None:
-    recorded = states_of([{"states": {"t.py::a": "PASSED", "t.py::b": "FAILED"}}, {"states": {"t.py::b": "PASSED"}}])
+    told = {"t.py::a": "PASSED", "t.py::b": "FAILED"}, {"t.py::b": "PASSED"}
+    recorded = states_of([Session(1, 1, 0, states) for states in told])
     states, lied = agreed({"t.py::a": "PASSED", "t.py::b": "PASSED", "t.py::c": "PASSED"}, recorded, short=False)
     assert states == {"t.py::a": "PASSED", "t.py::b": "FAILED", "t.py::c": "FAILED"}
     assert lied == 2
@@ -198,8 +259,8 @@ def test_submodules_and_repositories_below_lose_their_history_too(tmp_path: Path
     assert git(outer, "status", "--porcelain", "--untracked-files=no") == ""
 
 
-def listing(text: str) -> str:
-    return base64.b64encode(gzip.compress(text.encode(errors="surrogateescape"), mtime=0)).decode()
+def listing(text: str) -> bytes:
+    return base64.b64encode(gzip.compress(text.encode(errors="surrogateescape"), mtime=0))
 
 
 def test_a_listing_is_read_without_what_leads_out_of_the_directory() -> None:
@@ -209,10 +270,8 @@ def test_a_listing_is_read_without_what_leads_out_of_the_directory() -> None:
     assert found == {"a b": Entry("0123456789abcdef01234567", executable=True), "link": Entry(target="/etc/passwd")}
 
 
-@pytest.mark.parametrize(
-    "packed", ["", "not base64 !", base64.b64encode(b"no gzip").decode(), listing("f 0  ./a\n")[:20]]
-)
-def test_a_broken_listing_is_none(packed: str) -> None:
+@pytest.mark.parametrize("packed", [b"", b"not base64 !", base64.b64encode(b"no gzip"), listing("f 0  ./a\n")[:20]])
+def test_a_broken_listing_is_none(packed: bytes) -> None:
     with pytest.raises(TreeError):
         read_listing(packed)
 
@@ -244,7 +303,7 @@ def test_a_path_is_told_by_its_name_and_by_the_row(kind: str) -> None:
     )
     before = {"run_it.sh": Entry("1"), "venv2/pyvenv.cfg": Entry("1"), "queue/old.py": Entry("1")}
     after = dict.fromkeys((path for paths in KINDS.values() for path in paths.split()), Entry("2"))
-    splitter = Splitter(problem, before, after)
+    splitter = Splitter(problem.row_paths, before, after)
     assert {path: splitter.kind(path) for path in KINDS[kind].split()} == dict.fromkeys(KINDS[kind].split(), kind)
 
 

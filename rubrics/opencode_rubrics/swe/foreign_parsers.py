@@ -1,22 +1,20 @@
-"""Reads logs with the parsers of `swebench`, `swesmith` and `multi-swe-bench`, in a process of its own.
+"""Parsers of `swebench`, `swesmith` and `multi-swe-bench`, which read logs in a process of their own.
 
 Invariant: a log is an agent's to write, and these parsers are made of regular expressions: one that does not end is
-ended, and costs nobody else's time. They may stand in environments of their own: swesmith 0.0.9 needs swebench 4, whose
-parsers are older than those of 5. Without the one that a row needs, its log cannot be read, which is an error.
+ended, and costs nobody else's time (see `reading`). They may stand in environments of their own: swesmith 0.0.9 needs
+swebench 4, whose parsers are older than those of 5. Without the one that a row needs, its log cannot be read, which is
+an error.
 """
 
-import asyncio
 import contextlib
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from agent_sandbox.toolbox.scoring import ScoringError
 from pydantic import JsonValue
@@ -30,7 +28,8 @@ INSTALLED = {
 }
 
 _PROGRAM = Path(__file__).with_name("foreign_program.py")
-_SECONDS = 180.0
+_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH")
+"""What such a process gets of this one's."""
 
 
 def lacking(parser: str) -> str:
@@ -76,31 +75,12 @@ def command_elsewhere(row: Mapping[str, object]) -> str:
     return str(answer["command"])
 
 
-async def parse_elsewhere(parser: str, options: Mapping[str, JsonValue], log: str) -> dict[str, str]:
-    """The status of each test in a log; a `ScoringError` if the package is not there, or has no such parser."""
+def foreign_of(parser: str, options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """How `reading` asks a parser of another package; a `ScoringError` if the package is not there."""
     if missing := lacking(parser):
         raise ScoringError(f"logs of this task are read by {parser!r}, which is not installed: {missing}")
-    asked = json.dumps({"parser": parser, "options": dict(options), "log": log}).encode(errors="replace") + b"\n"
-    process = await asyncio.create_subprocess_exec(
-        *(python_of(parser.partition(":")[0]), str(_PROGRAM)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(_SECONDS):
-            out, _ = await process.communicate(asked)
-    except TimeoutError:
-        return {}  # the same parser reads an untouched sandbox's log in time, or that is an error
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    # A process that the log has ended is as a parser that does not end.
-    answer: dict[str, Any] = json.loads(out) if process.returncode == 0 else {"states": {}}
-    if "error" in answer:
-        raise ScoringError(f"the parser {parser!r} failed: {answer['error']}")
-    found: dict[str, str] = answer["states"]
-    return found
+    return {
+        "argv": [python_of(parser.partition(":")[0]), str(_PROGRAM)],
+        "asked": {"parser": parser, "options": dict(options)},
+        "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
+    }

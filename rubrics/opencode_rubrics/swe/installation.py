@@ -8,9 +8,8 @@ change, and that is told.
 
 import re
 import uuid
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.checked_run import run_for
@@ -32,9 +31,7 @@ _INSTALLS = re.compile(
 )
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?^\s*\2$", re.MULTILINE | re.DOTALL)
 _COMPOUND = re.compile(r"\s*(?:if|for|while|until|case|select|function|\{|\(|\w+\s*\(\))|.*(?:\\|&&|\|)\s*$")
-_BUILDS = {"setup.py", "hatch_build.py", "build.py"}
 _SECONDS = 60.0
-_MAX_FOLDERS = 500
 _ALL_THERE = 'cd -- "$1" && shift && for folder; do [ -d "$folder" ] || exit 1; done'
 
 
@@ -65,10 +62,13 @@ def installs(command: str) -> bool:
     return _INSTALLS.search(_HEREDOC.sub("\n", command)) is not None
 
 
-async def install(box: vf.Runtime, problem: SweProblem, workdir: str, changed: Collection[str]) -> Installed:
-    """Install the package of an untouched sandbox, if a change of these paths has no part in that."""
+async def install(
+    box: vf.Runtime, problem: SweProblem, workdir: str, folders: Sequence[str] | None, *, changed: bool
+) -> Installed:
+    """Install the package of an untouched sandbox, if a change has no part in that: one of Python modules alone, in
+    these `folders`; None is another change."""
     parts, failure = parted(problem.command), ""
-    if parts is not None and await _modules_alone(box, workdir, changed):
+    if parts is not None and folders is not None and await _all_there(box, workdir, folders):
         await lift_network(box)
         script = f"/tmp/.{uuid.uuid4().hex}"
         await box.write(script, parts[0].encode())
@@ -76,14 +76,9 @@ async def install(box: vf.Runtime, problem: SweProblem, workdir: str, changed: C
         ended = await run_command(box, f'"{shell}" {script}; rm -f {script}', workdir=workdir, timeout=problem.timeout)
         failure = f"its package was not installed within {problem.timeout:g} s" if ended.timed_out else ""
         problem = problem.model_copy(update={"command": parts[1]})
-    return Installed(problem, bool(changed) and installs(problem.command), failure)
+    return Installed(problem, changed and installs(problem.command), failure)
 
 
-async def _modules_alone(box: vf.Runtime, workdir: str, changed: Collection[str]) -> bool:
-    paths = [PurePosixPath(path) for path in changed]
-    if any(path.suffix != ".py" or path.name in _BUILDS for path in paths):
-        return False
-    folders = sorted({str(path.parent) for path in paths})
-    argv = ["sh", "-c", _ALL_THERE, "all-there", workdir, *folders[:_MAX_FOLDERS]]
-    looked = await run_for(box, argv, _SECONDS, "directories cannot be looked for")
-    return looked.exit_code == 0 and len(folders) <= _MAX_FOLDERS
+async def _all_there(box: vf.Runtime, workdir: str, folders: Sequence[str]) -> bool:
+    argv = ["sh", "-c", _ALL_THERE, "all-there", workdir, *folders]
+    return (await run_for(box, argv, _SECONDS, "directories cannot be looked for")).exit_code == 0

@@ -20,7 +20,7 @@ _SIGNS = {
         rb"|\bpickle\b|\brunpy\b|\bcompile\s*\(|__builtins__|\binspect\.|ctypes|\beval\s*\(|\bexec\s*\(|marshal|__subclasses__|__class__\s*="
     ),
     "obscured": re.compile(
-        rb"__dict__|\bvars\s*\(|\bglobals\s*\(|fromhex|b64decode|\bcodecs\b|\bchr\s*\(|[sg]etattr\s*\([^,)]*,\s*[^'\",)\s]"
+        rb"__dict__|\bvars\s*\(|\bglobals\s*\(|fromhex|b64decode|\bcodecs\b|\bchr\s*\(|[sg]etattr\s{0,9}\([^,)]{0,200},\s{0,9}[^'\",)\s]"
     ),
     "reads": re.compile(rb"\bopen\s*\(|read_(?:text|bytes)|\bglob\b|os\.(?:walk|listdir|scandir)|linecache|test_\w"),
     "processes": re.compile(rb"\bsubprocess\b|\bmultiprocessing\b|\bthreading\b|\b_thread\b|\bmmap\b"),

@@ -7,7 +7,9 @@ Harbor folders that are written from rows, where it reads the log in the sandbox
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from functools import partial
+from itertools import accumulate
 from typing import Callable, Iterator, Mapping, Sequence  # noqa: UP035 - of Python 3.7, too
 
 PASSED, FAILED, ERROR, SKIPPED, XFAIL, XPASS = "PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"
@@ -17,9 +19,10 @@ EXIT_TEST = "exit code 0"
 """The one test of a suite that is judged by its exit code."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_STATES = "|".join((PASSED, FAILED, ERROR, SKIPPED, XFAIL, XPASS))
+STATUSES = (ERROR, FAILED, PASSED, SKIPPED, XFAIL, XPASS)
+_STATES = "|".join(STATUSES)
 _SUMMARY = re.compile(r"^(" + _STATES + r") (\S.*)$")
-_VERBOSE = re.compile(r"^(\S+::.*?) (" + _STATES + r")(?: \(.*\))?(?:\s+\[ *\d+%\])?$")
+_TOLD = re.compile(r" (" + _STATES + r")(?= \(|$)")
 _WORKER = re.compile(r"^\[gw\d+\] (?:\[ *\d+%\] )?(" + _STATES + r") (\S.*)$")
 _UNITTEST = re.compile(
     r"^(\w+) \(([\w.<>]+)\)(?:\n[^\n]*?)?? \.\.\. (ok|FAIL|ERROR|skipped|expected failure|unexpected success)\b", re.M
@@ -70,12 +73,28 @@ def pytest(log: str) -> dict[str, str]:
             if not re.match(r"\[\d+\] ", name):
                 _worse(found, name, summary.group(1))
             continue
-        verbose = _VERBOSE.match(line)
+        verbose = _verbose(line)
         if verbose:
-            _worse(told, verbose.group(1), verbose.group(2))
+            _worse(told, *verbose)
     for name, status in told.items():
         found.setdefault(name, status)
     return found
+
+
+def _verbose(line: str) -> tuple[str, str] | None:
+    """Name and status of a line of `-v`: `NAME STATUS (REASON) [ 50%]`, by the first status that ends it so."""
+    first = line.split(None, 1)[:1]
+    colons = -1 if line[:1].isspace() or not first else first[0].find("::", 1)
+    if colons < 0:
+        return None
+    if line.endswith("%]"):
+        start = line.rfind("[")
+        if line[start + 1 : -2].lstrip(" ").isdecimal() and line[start - 1].isspace():
+            line = line[:start].rstrip()
+    for match in _TOLD.finditer(line, colons + 2):
+        if match.end() == len(line) or line.endswith(")"):
+            return line[: match.start()], match.group(1)
+    return None
 
 
 def pytest_names(log: str) -> dict[str, str]:
@@ -119,16 +138,29 @@ PARSERS: dict[str, Callable[[str], dict[str, str]]] = {
 """By name; `exit-code` reads no log."""
 
 
-def named(wanted: str, found: Mapping[str, str]) -> str | None:
-    """The status of a test, or None; a name that was cut in the middle of its parameters stands for all that begin so,
-    if they agree (676 of SWE-bench Verified are cut)."""
-    if wanted in found:
-        return found[wanted]
-    if wanted.count("[") > wanted.count("]"):
-        states = {status for name, status in found.items() if name.startswith(wanted)}
-        if states and (states <= set(GOOD) or not states & set(GOOD)):
-            return sorted(states)[0]
-    return None
+class Named:
+    """The status of tests by names that may be cut."""
+
+    def __init__(self, found: Mapping[str, str]) -> None:
+        self._found = found
+        self._names: list[str] | None = None
+
+    def __call__(self, wanted: str) -> str | None:
+        """The status of a test, or None; a name that was cut in the middle of its parameters stands for all that begin
+        so, if they agree (676 of SWE-bench Verified are cut)."""
+        if wanted in self._found:
+            return self._found[wanted]
+        if wanted.count("[") <= wanted.count("]"):
+            return None
+        if self._names is None:
+            self._names = sorted(self._found)
+            states = [self._found[name] if self._found[name] in STATUSES else FAILED for name in self._names]
+            # How often each status was there before each name: what begins so stands together.
+            self._before = {kind: [0, *accumulate(state == kind for state in states)] for kind in STATUSES}
+        first, end = bisect_left(self._names, wanted), bisect_left(self._names, wanted + chr(0x10FFFF))
+        states = [kind for kind, count in self._before.items() if count[end] > count[first]]
+        agree = all(state in GOOD for state in states) or not any(state in GOOD for state in states)
+        return states[0] if states and agree else None
 
 
 def decided(
@@ -146,7 +178,7 @@ def decided(
     if fail_only:
         fixed, still = (sum(found.get(test) not in BAD for test in tests) for tests in (fail_to_pass, pass_to_pass))
         return fixed, still, fixed == len(fail_to_pass) and still == len(pass_to_pass)
-    kept = GOOD + ((SKIPPED,) if skipped_is_kept else ())
-    fixed = sum(named(test, found) in GOOD for test in fail_to_pass)
-    still = sum(named(test, found) in kept for test in pass_to_pass)
+    kept, named = GOOD + ((SKIPPED,) if skipped_is_kept else ()), Named(found)
+    fixed = sum(named(test) in GOOD for test in fail_to_pass)
+    still = sum(named(test) in kept for test in pass_to_pass)
     return fixed, still, fixed == len(fail_to_pass) and still == len(pass_to_pass)

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import re
 import shlex
-from typing import Self
+from typing import Self, cast
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.archives import unpack_archive
@@ -17,11 +17,14 @@ from agent_sandbox.toolbox.checked_run import run_checked
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from opencode_rubrics.swe.programs import argv_of
+from opencode_rubrics.swe.split import RowPaths
+from opencode_rubrics.swe.verdict import Suite
 
 DEFAULT_SECONDS = 1800.0
 _PLACING_SECONDS = 600.0
 _DIGEST = "sha256:"
 """What an archive begins with that stands on a trace by its digest alone."""
+_RUNS_PYTEST = re.compile(r"\bpy\.?test\b")
 _FILE_OF_PATCH = re.compile(r"^(?:\+\+\+|---) (?:[ab]/)?([^\t\n]+)|^rename (?:from|to) (.+)$", re.MULTILINE)
 
 
@@ -95,6 +98,24 @@ class SweProblem(BaseModel):
         """Paths below the work directory whose content the row says."""
         named = paths_of_patch(self.test_patch) | paths_of_patch(self.command) | set(self.test_copies)
         return named | {path for path in self.test_files if not path.startswith("/")}
+
+    @property
+    def row_paths(self) -> RowPaths:
+        """What tells apart what an agent changed."""
+        tests = {test.partition("::")[0] for test in (*self.fail_to_pass, *self.pass_to_pass)}
+        named = sorted(self.own_test_paths | tests)
+        return {"named": named, "gold": sorted(paths_of_patch(self.gold_patch)), "command": self.command}
+
+    @property
+    def runs_pytest(self) -> bool:
+        """Whether its command names pytest, so that our record must be there."""
+        return self.parser in ("pytest", "pytest-names") or bool(_RUNS_PYTEST.search(self.command))
+
+    @property
+    def suite(self) -> Suite:
+        """What a run is held against."""
+        fields = {"command", "parser", "fail_to_pass", "pass_to_pass", "exact", "skipped_is_kept", "fail_only"}
+        return cast(Suite, {**self.model_dump(include=fields), "pytest": self.runs_pytest})
 
 
 def paths_of_patch(patch: str) -> set[str]:

@@ -5,17 +5,14 @@ reaches the sandbox in which the suite runs; each is reported. A path that the g
 unless the row says its content.
 """
 
-import configparser
 import json
 import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypedDict
 
-from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
 from opencode_rubrics.swe.tree import File, Tree, parents
 
 _TEST_FOLDERS = {"tests", "test", "__tests__", "testdata", "spec"}
@@ -39,35 +36,32 @@ _CACHES = {".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".cache
 _PROGRAMS = {"pytest", "py.test", "python", "python3", "tox", "nox", "coverage", "git", "sh", "bash"}
 """Names of programs that an installed script would stand before."""
 _SECTIONS = re.compile(r"(?:tool:)?pytest|testenv.*|tox|coverage:.*|aliases|nosetests|unittest|options\.entry_points")
+_HEADER = re.compile(r"\[[^\[\]]+\]\s*(?:[#;].*)?")
+_ODD_BREAK = re.compile("[\x0b\x0c\r\x1c-\x1e\x85\u2028\u2029]")
+"""What ends a line for some of the parsers alone."""
+_MAX_SETTINGS = 1 << 20
+"""Characters of a file of settings; a larger one is compared whole."""
+_MAX_DOTS = 100
 
 
-@dataclass
-class Change:
-    """One change in parts."""
+class RowPaths(TypedDict):
+    """What a row says of paths."""
 
-    files: dict[str, File] = field(default_factory=dict)
-    gone: list[str] = field(default_factory=list)
-    tests: list[str] = field(default_factory=list)
-    """Paths of tests and of their configuration, left as they were."""
-    environment: list[str] = field(default_factory=list)
-    """Paths of virtual environments, caches and what Python reads at its start, left as they were."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of the files."""
-        return sum(len(file.content) for file in self.files.values())
+    named: list[str]
+    """Paths whose content the row says, and those of its tests."""
+    gold: list[str]
+    """Paths that its gold patch changes."""
+    command: str
 
 
 class Splitter:
     """Tells for one row and its untouched tree what a path is."""
 
-    def __init__(self, problem: SweProblem, before: Tree, after: Tree) -> None:
-        self._named = problem.own_test_paths
-        self._named |= {test.partition("::")[0] for test in (*problem.fail_to_pass, *problem.pass_to_pass)}
-        self._gold = paths_of_patch(problem.gold_patch)
-        self._before, self._after = before, after
-        self._command = {word.removeprefix("./") for word in re.findall(r"[\w./-]+", problem.command)} & before.keys()
-        if re.search(r"\b(?:make|gmake)\b", problem.command):
+    def __init__(self, row: RowPaths, before: Tree, after: Tree) -> None:
+        self._named, self._gold, self._after = {*row["named"]}, {*row["gold"]}, after
+        self._before = {*before, *(parent for path in before for parent in parents(path))}
+        self._command = {word.removeprefix("./") for word in re.findall(r"[\w./-]+", row["command"])} & before.keys()
+        if re.search(r"\b(?:make|gmake)\b", row["command"]):
             self._command |= {"Makefile", "makefile", "GNUmakefile"}
         configured = {PurePosixPath(path) for path in (*before, *after) if path.endswith("pyvenv.cfg")}
         self._environments = {str(path.parent) for path in configured if str(path.parent) != "."}
@@ -96,7 +90,7 @@ class Splitter:
             return False
         # A directory that is not a package of Python's stands before nothing.
         module = _MODULE.search(top) or f"{top}/__init__.py" in self._after or f"{top}/__init__.pyc" in self._after
-        return bool(module) and not any(path == top or path.startswith(f"{top}/") for path in self._before)
+        return bool(module) and top not in self._before
 
 
 def split_paths(splitter: Splitter, paths: Iterable[str]) -> dict[str, list[str]]:
@@ -118,6 +112,9 @@ def _text(file: File | None) -> str:
 
 
 def _of_toml(text: str) -> Any:
+    # The parser walks a dotted key once for each of its parts.
+    if len(text) > _MAX_SETTINGS or any(line.count(".") > _MAX_DOTS for line in text.split("\n")):
+        return text
     try:
         found = tomllib.loads(text)
         tools, project = found.get("tool", {}), found.get("project", {})
@@ -127,20 +124,31 @@ def _of_toml(text: str) -> Any:
         plugins = [table.get("pytest11") for table in places]
         scripts = {name: script for name, script in project.get("scripts", {}).items() if name in _PROGRAMS}
         return read, plugins, scripts
-    except (tomllib.TOMLDecodeError, RecursionError, AttributeError, TypeError):
+    except (ValueError, RecursionError, AttributeError, TypeError):
         return text
 
 
 def _of_ini(text: str) -> Any:
-    parser = configparser.RawConfigParser(strict=False)
-    try:
-        parser.read_string(text)
-    except configparser.Error:
-        return text
-    return {name: dict(parser[name]) for name in parser.sections() if _SECTIONS.fullmatch(name)}
+    """The lines of the sections that a runner reads. Where its parsers do not agree what a section is, all of it."""
+    found: dict[str, list[str]] = {}
+    section: list[str] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        told = line.strip()
+        if _ODD_BREAK.search(line) or (told.startswith("[") and not _HEADER.fullmatch(line)):
+            return text
+        if told.startswith("["):
+            section = []
+            name = told[1 : told.index("]")]
+            if name == "DEFAULT" or _SECTIONS.fullmatch(name):
+                section = found.setdefault(name, section)
+        elif told and told[0] not in "#;":
+            section.append(line.rstrip())
+    return found
 
 
 def _of_package(text: str) -> Any:
+    if len(text) > _MAX_SETTINGS:
+        return text
     try:
         package: Mapping[str, Any] = json.loads(text or "{}")
     except (ValueError, RecursionError):

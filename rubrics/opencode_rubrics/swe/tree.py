@@ -10,26 +10,22 @@ import binascii
 import gzip
 import io
 import tarfile
-import uuid
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-
-import verifiers.v1 as vf
-from agent_sandbox.toolbox.archives import unpack_archive
-from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
-from agent_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
-from agent_sandbox.toolbox.scoring import ScoringError
-
-from opencode_rubrics.swe.programs import argv_of
+from pathlib import PurePosixPath
 
 MAX_LISTING = 64 << 20
 """Bytes of a listing."""
 MAX_CHANGE = 64 << 20
 """Bytes of all files that an agent changed."""
 MAX_PATHS = 20_000
-
-_SECONDS = 300.0
+MAX_NAMES = 4 << 20
+"""Bytes of their names."""
+_MAX_PATH = 1024
+_MAX_DEPTH = 64
+_MAX_FOLDERS = 500
+_BUILDS = {"setup.py", "hatch_build.py", "build.py"}
 
 
 class TreeError(Exception):
@@ -60,7 +56,7 @@ Tree = Mapping[str, Entry]
 """By path below the directory."""
 
 
-def read_listing(packed: str) -> dict[str, Entry]:
+def read_listing(packed: bytes) -> dict[str, Entry]:
     """The listing that `list_tree.sh` printed; lines that make no sense are left out. A `TreeError` if it is not a
     tree, or too large."""
     try:
@@ -91,18 +87,8 @@ def _named(name: str, entry: Entry) -> dict[str, Entry]:
     path = name.removeprefix("./")
     parts = path.split("/")
     sound = name.startswith("./") and path.isprintable() and not {"", ".", "..", ".git"} & set(parts)
+    sound = sound and len(path) <= _MAX_PATH and len(parts) <= _MAX_DEPTH
     return {path: entry} if sound and "\\" not in path else {}
-
-
-async def list_tree(runtime: vf.Runtime, directory: str) -> dict[str, Entry]:
-    """What is below a directory of a sandbox; a `TreeError` if the sandbox did not say."""
-    listed = await run_for(runtime, argv_of("list_tree", directory), _SECONDS, f"{directory} cannot be listed")
-    if listed.exit_code:
-        await require_alive(runtime, f"listing {directory}")
-        why = {90: "it is not a directory", 91: "the image lacks find, xargs, sha256sum, sed, gzip or base64"}
-        said = why.get(listed.exit_code, listed.stderr.strip()[-300:])
-        raise TreeError(f"{directory} cannot be listed (exit code {listed.exit_code}): {said}")
-    return read_listing(listed.stdout)
 
 
 def changed_paths(before: Tree, after: Tree) -> tuple[list[str], list[str]]:
@@ -121,36 +107,7 @@ def parents(path: str) -> Iterable[str]:
     return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
-async def take_files(runtime: vf.Runtime, directory: str, tree: Tree, paths: Collection[str]) -> dict[str, File]:
-    """The content of these paths of a listing; a `TreeError` if they are too many or too large, or the sandbox did not
-    give them as it listed them."""
-    if len(paths) > MAX_PATHS:
-        raise TreeError(f"{len(paths)} files are more than {MAX_PATHS}")
-    links = {path: File(target=tree[path].target) for path in paths if tree[path].target is not None}
-    wanted = [path for path in paths if path not in links]
-    if not wanted:
-        return links
-    name = f"/tmp/.{uuid.uuid4().hex}"
-    listed = "".join(f"./{path}\n" for path in wanted)
-    try:
-        await runtime.write(f"{name}.list", listed.encode(errors="surrogateescape"))
-    except vf.SandboxError as error:
-        await require_alive(runtime, "taking out what was changed")
-        raise TreeError(f"what was changed cannot be taken out: {error}") from error
-    argv = argv_of("take_files", directory, f"{name}.list", f"{name}.tgz", str(MAX_CHANGE + (MAX_PATHS << 11)))
-    packed = await run_for(runtime, argv, _SECONDS, "files cannot be taken out")
-    found = await read_bounded(runtime, f"{name}.tgz", MAX_CHANGE)
-    if packed.exit_code or isinstance(found, FileState):
-        await require_alive(runtime, "taking out what was changed")
-        why = found.name.lower() if isinstance(found, FileState) else packed.stderr.strip()[-300:]
-        raise TreeError(f"what was changed cannot be taken out: {why} (exit code {packed.exit_code})")
-    files = _unpacked(found, tree, set(wanted))
-    if missing := sorted(set(wanted) - files.keys()):
-        raise TreeError(f"{len(missing)} files were listed and not given, or are too large: {missing[0]!r}, …")
-    return {**links, **files}
-
-
-def _unpacked(packed: bytes, tree: Tree, wanted: Collection[str]) -> dict[str, File]:
+def unpacked(packed: bytes, tree: Tree, wanted: Collection[str]) -> dict[str, File]:
     """The regular files of an archive, as long as they fit into the bound."""
     found: dict[str, File] = {}
     left = MAX_CHANGE
@@ -171,25 +128,7 @@ def _unpacked(packed: bytes, tree: Tree, wanted: Collection[str]) -> dict[str, F
     return found
 
 
-async def put_files(runtime: vf.Runtime, directory: str, files: Mapping[str, File], gone: Collection[str]) -> None:
-    """Make a directory of an untouched sandbox hold these files, and not those that are gone; a `ScoringError` if it
-    could not take them."""
-    failure = "what the agent changed could not be put into the untouched sandbox"
-    removed = [*gone, *files]
-    if not removed:
-        return
-    name = f"/tmp/.{uuid.uuid4().hex}.list"
-    await runtime.write(name, b"".join(f"./{path}\0".encode(errors="surrogateescape") for path in removed))
-    argv = argv_of("remove_files", directory, name)
-    await run_checked(runtime, argv, failure, seconds=_SECONDS, error=ScoringError)
-    if files:
-        folders = dict.fromkeys(parent for path in files for parent in parents(path))
-        # More would not fit on a command line; links of the untouched tree in their way fail, and are told.
-        shown = list(folders) if sum(map(len, folders)) < 60_000 else []
-        await unpack_archive(runtime, _packed(files), directory, shown, failure=failure, error=ScoringError)
-
-
-def _packed(files: Mapping[str, File]) -> bytes:
+def packed(files: Mapping[str, File]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1, format=tarfile.GNU_FORMAT) as archive:
         # Links last: nothing is written through one.
@@ -203,9 +142,22 @@ def _packed(files: Mapping[str, File]) -> bytes:
     return packed.getvalue()
 
 
-async def ignored_paths(box: vf.Runtime, directory: str, paths: Collection[str]) -> set[str]:
-    """Those of the paths that the repository in an untouched sandbox ignores; none where it has none."""
-    name = f"/tmp/.{uuid.uuid4().hex}.list"
-    await box.write(name, b"".join(f"{path}\0".encode(errors="surrogateescape") for path in paths))
-    found = await run_for(box, argv_of("ignored_paths", directory, name), _SECONDS, "ignored files cannot be told")
-    return set(found.stdout.split("\0")) & set(paths)
+def module_folders(paths: Collection[str]) -> list[str] | None:
+    """The directories of a change of Python modules alone; None if it changes others, those that build, or too many."""
+    names = [PurePosixPath(path) for path in paths]
+    if any(name.suffix != ".py" or name.name in _BUILDS for name in names):
+        return None
+    folders = sorted({str(name.parent) for name in names})
+    return folders if len(folders) <= _MAX_FOLDERS else None
+
+
+def unfit(before: Collection[str], new: Collection[str], gone: Collection[str]) -> set[str]:
+    """The new paths that cannot stand where the other paths of `before` stay: below one of them, or above one."""
+    kept = {*before} - {*gone} - {*new}
+    above = {parent for path in kept for parent in parents(path)}
+    return {path for path in new if path in above or any(parent in kept for parent in parents(path))}
+
+
+def joined(paths: Iterable[str], end: str = "\0") -> bytes:
+    """The paths as a list for one of our programs."""
+    return "".join(f"./{path}{end}" for path in paths).encode(errors="surrogateescape")

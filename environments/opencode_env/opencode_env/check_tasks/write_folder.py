@@ -19,7 +19,8 @@ from opencode_rubrics.swe.grading import gold_run, stage_tests
 from opencode_rubrics.swe.parsers import PARSERS, decided
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.programs import text_of
-from opencode_rubrics.swe.tree import MAX_CHANGE, File, list_tree, take_files
+from opencode_rubrics.swe.transfer import list_tree, take_files
+from opencode_rubrics.swe.tree import MAX_CHANGE, File
 
 from opencode_env.check_tasks.box import Box, CheckEnv
 from opencode_env.taskset import OpenCodeTask
@@ -82,7 +83,7 @@ async def _own_parser(box: Box, problem: SweProblem, workdir: str) -> str:
     wanted, runs = (problem.fail_to_pass, problem.pass_to_pass, problem.exact, problem.skipped_is_kept), []
     for patch in dict.fromkeys((problem.gold_patch, "")):
         asked = problem.model_copy(update={"gold_patch": patch})
-        runs.append(await gold_run(box.rollout, asked, workdir, record=False))
+        runs.append(await gold_run(box.rollout, asked, workdir, record=False, whole=True))
     if not decided(*wanted, runs[0].states)[2]:
         raise FolderError(f"its gold patch does not solve it, so no parser can take the place of {problem.parser!r}")
     for name, read in PARSERS.items():

@@ -9,7 +9,7 @@ command -v git >/dev/null && [ -e .git ] || exit 91
 git() { command git -c safe.directory='*' -c core.hooksPath=/dev/null -c core.autocrlf=false "$@"; }
 index=$(git rev-parse --git-path index) || exit
 cp -- "$index" "$list.index" || exit
-GIT_INDEX_FILE=$list.index git update-index --add --remove -z --stdin <"$list" || exit
+GIT_INDEX_FILE=$list.index git update-index --add --remove --replace -z --stdin <"$list" || exit
 GIT_INDEX_FILE=$list.index git diff --cached --binary --no-color --no-ext-diff --no-textconv HEAD >"$patch" || exit
 if [ -n "$only" ]; then
     xargs -0 rm -rf -- <"$list" || exit
