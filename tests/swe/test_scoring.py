@@ -3,6 +3,7 @@
 import base64
 import io
 import tarfile
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from opencode_rubrics import ScoringError, SweTestsConfig
 
 from tests.support.rows import write_rows
 from tests.support.sizes import WHOLE, size
+from tests.swe.attacks import appended
 from tests.swe.playing import environment, patching, played, ran, tasks_of
 from tests.swe.prime_rules import prime_verdict
 from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, STORE, made, swebench, swelego
@@ -103,3 +105,57 @@ async def test_a_suite_that_is_broken_without_the_agent_is_an_error(tmp_path: Pa
     for task in tasks_of([stuck, broken][: size(1, 2)], tmp_path):
         with pytest.raises(ScoringError, match="broken in an untouched sandbox too, with its gold patch"):
             await played(task, "true")
+
+
+NAMES = ("setup.cfg", "conftest.py", ".python-version", "calc/conftest.py", "plain.txt", "pkg")
+"""Of all kinds: `pkg` is a directory with a test and other files."""
+TYPED = replace(
+    CALCULATOR,
+    name="typed",
+    before={
+        **CALCULATOR.before,
+        **dict.fromkeys((*NAMES[1:5], "pkg/plain.py", "pkg/sub/plain.py", "pkg/sub/test_it.py"), "\n"),
+        "setup.cfg": "[metadata]\nname = x\n",
+        "read/only.py": "\n",
+    },
+)
+OTHER_KINDS = (
+    "mkdir -p $f/x/y && touch $f/x/y/z $f/w",
+    "ln -s /etc $f",
+    "mkfifo $f",
+    "true",
+    "mkdir $f",
+    "ln -s calc $f",
+    "echo x > $f",
+)
+WITH_RECORD = "import sys\n_it = next(m for n, m in sys.modules.items() if n.startswith('record_'))\n"
+SEALED = (
+    "_line = _it._digest((_it._KEY + {0!r}).encode()).hexdigest() + ' ' + {0!r}\n"
+    "with open(_it._PATH, 'a') as _file:\n    print(_line, file=_file)\n"
+)
+IN_THE_PLACE = "import glob, os\n_place = os.path.dirname(glob.glob('/tmp/.*/suite')[0])\n"
+
+
+async def test_a_change_of_any_kind_of_any_path_is_judged(tmp_path: Path) -> None:
+    row = {**swelego(TYPED), "setup": ["chmod 555 read"]}
+    (task,), gold = tasks_of([row], tmp_path), patching(made(TYPED).gold)
+    for shift in range(size(2, len(OTHER_KINDS))):
+        kinds = {name: OTHER_KINDS[(number + shift) % len(OTHER_KINDS)] for number, name in enumerate(NAMES)}
+        script = "chmod 755 read; echo y > read/only.py; rm -rf " + " ".join(NAMES)
+        trace = await played(task, gold + "".join([script, *(f"\nf={name}; {make}" for name, make in kinds.items())]))
+        assert (trace.reward, trace.info["agent_exit"][0]) == (1.0, 0), (kinds, trace.info)
+        assert trace.metrics["dropped_test_files"] >= 3, (kinds, trace.info)
+    half = await played(task, patching(made(TYPED).half) + "rm -rf setup.cfg; mkdir setup.cfg; touch setup.cfg/x")
+    assert half.reward == 0.0
+
+
+async def test_what_a_suite_leaves_in_its_place_neither_fails_the_scoring_nor_earns(tmp_path: Path) -> None:
+    (task,) = tasks_of([swelego(CALCULATOR)], tmp_path)
+    left = "for _d in ('a', 'a/b'):\n    os.mkdir(f'{_place}/{_d}')\nos.chmod(f'{_place}/a', 0)\n"
+    gold = patching(made(CALCULATOR).gold)
+    assert (await played(task, gold + appended(IN_THE_PLACE + left))).reward == 1.0
+    other = "os.unlink(f'{_place}/log')\nos.mkdir(f'{_place}/log')\nos.chmod(_place, 0)\n"
+    for code in (IN_THE_PLACE + other, WITH_RECORD + SEALED.format("{"), WITH_RECORD + SEALED.format('{"ended": []}')):
+        trace = await played(task, gold + appended(code))
+        assert trace.reward == 0.0, trace.info
+        assert "while an untouched sandbox gives evidence" in trace.info["swe"]["problem"]
