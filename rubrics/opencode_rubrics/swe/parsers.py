@@ -49,7 +49,7 @@ _WORDS = {
 
 
 def _lines(log: str) -> Iterator[str]:
-    return (line.rstrip() for line in _ANSI.sub("", log).split("\n"))
+    return filter(None, (line.rstrip() for line in _ANSI.sub("", log).split("\n")))
 
 
 def _worse(found: dict[str, str], name: str, status: str) -> None:

@@ -30,7 +30,7 @@ package = types.ModuleType("opencode_rubrics")
 package.__path__ = [sys.argv[1]]
 sys.modules["opencode_rubrics"] = package
 from opencode_rubrics.swe.reading import main
-main()
+main(int(sys.argv[2]))
 """
 
 
@@ -62,8 +62,8 @@ class Reader:
                 raise ReaderError("what was read of it is too large")
             blobs = {name: await self._process.stdout.readexactly(size) for name, size in head["blobs"].items()}
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError) as error:
-            limits = f"{CPU_SECONDS} s of CPU and {MEMORY_BYTES >> 30} GiB of memory"
-            raise ReaderError(f"it could not be read ({call}) with {limits}, or is too large") from error
+            limits = f"its CPU time or {MEMORY_BYTES >> 30} GiB of memory"
+            raise ReaderError(f"it could not be read ({call}) within {limits}, or is too large") from error
         if "refused" in head:
             raise TreeError(head["refused"])
         if "broken" in head:
@@ -72,10 +72,10 @@ class Reader:
 
 
 @asynccontextmanager
-async def reader() -> AsyncIterator[Reader]:
+async def reader(cpu_seconds: int = CPU_SECONDS) -> AsyncIterator[Reader]:
     """A process that reads, for as long as the body."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", "-c", _START, str(Path(__file__).parents[1])),
+        *(sys.executable, "-I", "-S", "-c", _START, str(Path(__file__).parents[1]), str(cpu_seconds)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

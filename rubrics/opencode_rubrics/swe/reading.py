@@ -174,10 +174,10 @@ def pack(head: Result, content: Result) -> bytes:
     return b"".join([line.encode(), b"\n", *blobs.values()])
 
 
-def main() -> None:
+def main(cpu_seconds: int) -> None:
     """Answer requests until there are no more."""
     for kind, most in (
-        (resource.RLIMIT_CPU, CPU_SECONDS),
+        (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_AS, MEMORY_BYTES),
         (resource.RLIMIT_CORE, 0),
     ):
