@@ -144,7 +144,7 @@ async def test_a_change_of_any_kind_of_any_path_is_judged(tmp_path: Path) -> Non
         script = "chmod 755 read; echo y > read/only.py; rm -rf " + " ".join(NAMES)
         trace = await played(task, gold + "".join([script, *(f"\nf={name}; {make}" for name, make in kinds.items())]))
         assert (trace.reward, trace.info["agent_exit"][0]) == (1.0, 0), (kinds, trace.info)
-        assert trace.metrics["dropped_test_files"] >= 3, (kinds, trace.info)
+        assert trace.metrics["dropped_test_files"] in (3, 4, 5, 6), (kinds, trace.info)
     half = await played(task, patching(made(TYPED).half) + "rm -rf setup.cfg; mkdir setup.cfg; touch setup.cfg/x")
     assert half.reward == 0.0
 
