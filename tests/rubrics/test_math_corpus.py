@@ -63,3 +63,31 @@ async def test_both_rubrics_reward_and_reason_alike(box_with_bundle: vf.Runtime)
             assert (there.record["place"], here.record["place"]) == ("sandbox", "host")
     finally:
         await host.teardown()
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "answer", "options", "reward"),
+    [
+        ("What percent of the tanks are empty?", "35", r"35\%", {}, 1.0),
+        ("How many tanks are empty?", "35", r"35\%", {}, 0.0),
+        ("What is it?", "0.67", "2/3", {"accept_unrounded": True}, 1.0),
+        ("What is it?", "0.67", "2/3", {}, 0.0),
+    ],
+)
+async def test_both_rubrics_hand_the_question_and_the_options_to_the_rules(
+    box_with_bundle: vf.Runtime, question: str, reference: str, answer: str, options: dict[str, bool], reward: float
+) -> None:
+    await box_with_bundle.write("/app/answer.txt", answer.encode())
+    reply = HybridMathRubric(HybridMathConfig(max_workers=1, **options))
+    file = HybridMathRubric(HybridMathConfig(max_workers=1, answer_source="file", **options))
+    remote = RemoteHybridMathRubric(RemoteHybridMathConfig(**options))
+    try:
+        places = []
+        for rubric in (reply, file, remote):
+            scored = await score(rubric, box_with_bundle, reference, rf"\boxed{{{answer}}}", prompt=question)
+            assert scored.reward == reward
+            places.append(scored.record["place"])
+        assert places == ["host", "host", "sandbox"]
+    finally:
+        await reply.teardown()
+        await file.teardown()
