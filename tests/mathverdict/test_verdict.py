@@ -106,6 +106,7 @@ def test_the_right_answer_in_other_words_is_right(reference: str, answer: str) -
         (r"\{4,6\}", r"\\{4, 6\\}", True),
         (r"\begin{pmatrix}1\\3\end{pmatrix}", r"\\begin{pmatrix}1\\\\3\\end{pmatrix}", True),
         (r"\begin{pmatrix}1\\3\end{pmatrix}", r"\begin{pmatrix}1\\4\end{pmatrix}", False),
+        (r"\begin{pmatrix}ab\\cd\end{pmatrix}", r"\begin{pmatrix}ba\\cd\end{pmatrix}", True),
         ("12", r"$\$12$", True),
         (r"\frac{1}{4} or 0.25", "25/100", True),
         (r"$\frac{1}{4}$ or $0.25$", "0.25", True),
