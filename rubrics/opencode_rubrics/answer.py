@@ -5,6 +5,7 @@ a reward of 0 with a reason on the trace; only a failing sandbox or a task witho
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -15,7 +16,7 @@ from agent_sandbox.toolbox.workdir import in_workdir
 from pydantic import Field
 
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
+from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig
 
 MAX_ANSWER_BYTES = 64 * 1024
 
@@ -57,12 +58,18 @@ class AnswerRubric(Rubric[AnswerConfig]):
     the answer came from and why it was taken or not.
     """
 
-    @vf.reward
-    async def exact_answer(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """1.0 for the right answer, 0.0 for a wrong, missing or unusable one; a `TaskError` if the task has none."""
+    version = "1"
+
+    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        """The answer that is `expected`; a `TaskError` if the task has none."""
         expected = getattr(task, "answer", None)
         if not isinstance(expected, str) or not expected.strip():
             raise vf.TaskError('rubric "answer" needs a task with an answer')
+        return {"expected": expected}
+
+    @vf.reward
+    async def exact_answer(self, expected: str, trace: AnyTrace, runtime: vf.Runtime) -> float:
+        """1.0 for the right answer, 0.0 for a wrong, missing or unusable one."""
         given = await given_answer(trace, runtime, self.config.answer_path)
         right = not given.reason and same_answer(given.text, expected)
         trace.info["answer"] = {"source": given.source, "reason": given.reason or ("equal" if right else "different")}

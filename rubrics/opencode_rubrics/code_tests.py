@@ -8,11 +8,11 @@ rollout, and no test is left out of the count.
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import PurePosixPath
-from typing import ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
 from agent_sandbox.programs import program_text
@@ -33,7 +33,7 @@ from opencode_rubrics.box_programs import BoxPrograms
 from opencode_rubrics.code.prelude import with_imports
 from opencode_rubrics.code.problem import CodeTest, CodeTests, same_output, same_result
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
+from opencode_rubrics.rubric import AnyTrace, Neutral, Place, Rubric, RubricConfig, task_field
 
 INFO_KEY = "code_tests"
 """Where `trace.info` says what each test did."""
@@ -112,25 +112,34 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
     """Rewards `passed` (all tests) and `pass_rate` (the share of them), of the task's `code_tests`. What each test did
     lands in `trace.info["code_tests"]`."""
 
-    version: ClassVar[str] = "2"
+    version = "2"
 
-    async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
-        """Record both rewards with their weights, and the metrics; a `ScoringError` if a test could not be run, a
-        `TaskError` if the task has no code tests."""
-        await super().score(task, trace, runtime)
-        verdicts = trace.info.get(INFO_KEY)
-        if runtime is not None and verdicts is not None:
-            rate = sum(verdict["passed"] for verdict in verdicts) / len(verdicts)
-            trace.record_reward("passed", float(rate == 1), 1 - self.config.pass_rate_weight)
-            trace.record_reward("pass_rate", rate, self.config.pass_rate_weight)
+    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        """The `tests`; a `TaskError` if there are none, a `ScoringError` if the answer cannot have what they call."""
+        missing = 'rubric "code-tests" needs a task with code tests: name their column (tests_key)'
+        tests = task_field(task, "code_tests", CodeTests, missing)
+        if tests.function is not None and not self.config.answer_path.endswith(".py"):
+            raise ScoringError(f"tests call the function {tests.function!r}, which only a Python answer can have")
+        return {"tests": tests}
+
+    def neutral(self, task: vf.TaskData) -> Neutral:
+        """A program of one line, or the function."""
+        function = getattr(getattr(task, "code_tests", None), "function", None)
+        code = f"def {function}(*given):\n    return 0\n" if str(function).isidentifier() and function else "print(0)\n"
+        return replace(super().neutral(task), reply=code)
+
+    def weight(self, name: str, scorer: Callable[..., Any]) -> float:
+        """The share of `pass_rate`, and the rest."""
+        share = self.config.pass_rate_weight
+        return share if name == "pass_rate" else 1 - share
 
     @vf.reward
-    async def passed(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """1.0 if every test passed."""
-        missing = 'rubric "code-tests" needs a task with code tests: name their column (tests_key)'
-        verdicts = await self._verdicts(task_field(task, "code_tests", CodeTests, missing), trace, runtime)
+    async def passed(self, tests: CodeTests, trace: AnyTrace, runtime: vf.Runtime) -> dict[str, float]:
+        """`passed`, 1.0 if every test passed, and `pass_rate`, the share of them."""
+        verdicts = await self._verdicts(tests, trace, runtime)
         trace.info[INFO_KEY] = [asdict(verdict) for verdict in verdicts]
-        return float(all(verdict.passed for verdict in verdicts))
+        rate = sum(verdict.passed for verdict in verdicts) / len(verdicts)
+        return {"passed": float(rate == 1), "pass_rate": rate}
 
     @vf.metric
     async def num_test_cases(self, trace: AnyTrace) -> float:
@@ -151,14 +160,12 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
     async def _verdicts(self, tests: CodeTests, trace: AnyTrace, runtime: vf.Runtime) -> list[_Verdict]:
         path = in_workdir(trace, self.config.answer_path)
-        if tests.function is not None and not path.endswith(".py"):
-            raise ScoringError(f"tests call the function {tests.function!r}, which only a Python answer can have")
         await end_agent(runtime)
         found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
         if found.state is not FileState.TEXT or not found.text.strip():
             reason = "empty" if found.state is FileState.TEXT else found.state.name.lower()
             return [_Verdict(False, reason)] * len(tests.tests)
-        with scoring_of(trace).in_program():
+        with scoring_of(trace).agents_time():
             async with self._place(tests, trace, runtime) as programs:
                 return await self._tested(tests, PurePosixPath(path).name, found.text, programs)
 

@@ -7,6 +7,7 @@ a ledger is an error and not a 0.
 from typing import Any, Literal
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.scoring import exempt
 from pydantic import Field
 
 from opencode_rubrics.registry import register_rubric
@@ -25,9 +26,11 @@ class EnvironmentReturnConfig(RubricConfig):
 class EnvironmentReturnRubric(Rubric[EnvironmentReturnConfig]):
     """Reward `environment_return`: the return of the episode; metrics say how it went."""
 
+    version = "1"
+
     @vf.reward
     async def environment_return(self, trace: AnyTrace) -> float:
-        """The discounted sum of the ledger's rewards; a `TaskError` if the rollout has no ledger."""
+        """The discounted sum of the ledger's rewards."""
         steps = _ledger(trace)["steps"]
         return float(sum(step["reward"] * self.config.discount**index for index, step in enumerate(steps)))
 
@@ -45,5 +48,5 @@ class EnvironmentReturnRubric(Rubric[EnvironmentReturnConfig]):
 def _ledger(trace: AnyTrace) -> dict[str, Any]:
     found = trace.info.get("simulation")
     if not isinstance(found, dict):
-        raise vf.TaskError('rubric "environment-return" needs a simulated world, and the rollout had none')
+        raise exempt(vf.TaskError('rubric "environment-return" needs a simulated world, and the rollout had none'))
     return found

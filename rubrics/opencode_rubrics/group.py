@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.scoring import not_the_agents
 from pydantic import Field, model_validator
 from pydantic_config import BaseConfig
 
 from opencode_rubrics.any_rubric import AnyRubricConfig
 from opencode_rubrics.registry import live_rubric, register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, SharedDirectory
+from opencode_rubrics.rubric import UNREADABLE, AnyTrace, Rubric, RubricConfig, SharedDirectory, pay_nothing
 
 
 class RubricMember(BaseConfig):
@@ -44,6 +45,8 @@ class RubricGroup(Rubric[RubricGroupConfig]):
     In turn, because a member may end processes in the sandbox that another one is running.
     """
 
+    version = "1"
+
     @property
     def members(self) -> Sequence[Rubric[Any]]:
         """The live rubrics of the group, whose cleanup hooks run as well."""
@@ -56,8 +59,11 @@ class RubricGroup(Rubric[RubricGroupConfig]):
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
         """Record the rewards, with weights multiplied, and the metrics of every member; what keeps one from scoring is
-        raised, and later members then do not score."""
-        for member, rubric in zip(self.config.members, self.members, strict=True):
+        raised, and later members then do not score. If one cannot read what the agent made, none pays."""
+        unreadable = 0.0
+        with not_the_agents():
+            rubrics = self.members
+        for member, rubric in zip(self.config.members, rubrics, strict=True):
             rewards, metrics = trace.rewards, trace.metrics
             trace.rewards, trace.metrics = {}, {}
             try:
@@ -69,9 +75,13 @@ class RubricGroup(Rubric[RubricGroupConfig]):
                     if reward is not None:
                         reward.weight *= member.weight
                     rewards[_free(name, rewards)] = reward
+                unreadable = max(unreadable, measured.pop(UNREADABLE, None) or 0.0)
                 for name, value in measured.items():
                     metrics[_free(name, metrics)] = value
         await super().score(task, trace, runtime)
+        trace.record_metric(UNREADABLE, max(unreadable, trace.metrics[UNREADABLE] or 0.0))
+        if trace.metrics[UNREADABLE]:
+            pay_nothing(trace)
 
 
 def _free(name: str, taken: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ there, cannot be used, conflicts with itself or is too long for a judge is a 0 w
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal
 
 import verifiers.v1 as vf
@@ -20,16 +20,14 @@ from mathverdict.verdict import Source
 from pydantic import Field, JsonValue
 from typing_extensions import TypeVar
 
-from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge, JudgeError, JudgeOptions
+from opencode_rubrics.judge import MAX_ANSWER_CHARS, NONE_ON_THIS, Judge, JudgeError, JudgeOptions
 from opencode_rubrics.math.rules_result import RulesResult
 from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool, usable_cores
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.rubric import AnyTrace, Neutral, Place, Rubric, note_unreadable
 
 INFO_KEY = "math"
 """Where `trace.info` says how the score came about."""
-
-_NONE_ON_THIS = "the judge gives no verdict on this answer, though it gives one on the reference"
 
 
 class MathConfig(JudgeOptions):
@@ -125,9 +123,20 @@ class OneVerdict:
 class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
     """What the math rubrics share: rewards, metrics, judge and worker pool; a subclass says how the rules are asked."""
 
+    def neutral(self, task: vf.TaskData) -> Neutral:
+        """The reference, in the answer file; no parameter of the rewards names the sandbox that they read."""
+        return replace(super().neutral(task), sandbox=True)
+
     async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> Ruling:
         """The rules' result on the rollout's answer."""
         raise NotImplementedError
+
+    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        """Nothing; a `ScoringError` if the task has no reference."""
+        reference = getattr(task, "answer", None)
+        if not isinstance(reference, str) or not reference_value(reference):
+            raise ScoringError(f'rubric "{self.config.type}" needs a task with an answer: set the row\'s answer')
+        return {}
 
     def shared(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> Mapping[str, object]:
         """The `verdict` that all rewards and metrics report on."""
@@ -164,12 +173,10 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         release_pool(self)
 
     async def decide(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
-        """The verdict on the rollout's answer; a `ScoringError` if the task has no reference, or something needed for
-        it does not work."""
+        """The verdict on the rollout's answer, of a task with a reference; a `ScoringError` if something needed for it
+        does not work."""
         started = time.perf_counter()
-        reference = getattr(task, "answer", None)
-        if not isinstance(reference, str) or not reference_value(reference):
-            raise ScoringError(f'rubric "{self.config.type}" needs a task with an answer: set the row\'s answer')
+        reference: str = task.answer  # type: ignore[attr-defined]  # as prepared
         ruling = await self.rule(task, reference, trace, runtime)
         started += ruling.rules.waited
         answer = await self._answer_for_judge(ruling, trace) if self.config.use_judge_fallback else ""
@@ -181,7 +188,9 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         except JudgeError as error:
             trace.info[INFO_KEY] = _Scored(ruling, time.perf_counter() - started, judge_error=str(error)).record()
             raise
-        return _Scored(ruling, time.perf_counter() - started, judged, None if judged else _NONE_ON_THIS)
+        if judged is None:
+            note_unreadable(trace, self.config.type, NONE_ON_THIS)
+        return _Scored(ruling, time.perf_counter() - started, judged, None if judged else NONE_ON_THIS)
 
     async def _answer_for_judge(self, ruling: Ruling, trace: AnyTrace) -> str:
         """The one extracted answer that the rules refused, if it can be sent and looked at whole; else empty."""
@@ -216,11 +225,25 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
 class HybridMathRubric(MathRubric[HybridMathConfig]):
     """Scores mathematics on the host: math-verify in worker processes, then the judge if it is switched on."""
 
+    version = "2"
+
+    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        """Nothing; a `ScoringError` also if there is no sandbox for the answer file."""
+        if self.config.answer_source == "file" and place.runtime is None:
+            raise ScoringError('answer_source "file" needs a live sandbox: use answer_source "reply"')
+        return await super().prepare(task, place)
+
+    def neutral(self, task: vf.TaskData) -> Neutral:
+        """The reference; a reply is read without a sandbox, from its box."""
+        neutral = super().neutral(task)
+        if self.config.answer_source == "file":
+            return neutral
+        return Neutral(rf"\boxed{{{neutral.reply}}}", None, sandbox=False)
+
     async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> Ruling:
         """The rules' result on the last reply, or on the answer file."""
         if self.config.answer_source == "file":
-            if runtime is None:
-                raise ScoringError('answer_source "file" needs a live sandbox: use answer_source "reply"')
+            assert runtime is not None
             return await self.rule_on_file(
                 reference, runtime, in_workdir(trace, self.config.answer_path), task.prompt_text
             )

@@ -1,12 +1,13 @@
 """The judge: one language-model call that compares an answer with the reference.
 
-Invariants: a verdict is one of a few choices that the judge put alone on its last line. Everything else (no reply, an
-error, a refusal, a reply that was cut off or says something else) is a `JudgeError`, unless it is the answer's doing:
-then the judge gives a verdict on the reference itself, but none on this answer. The judge sees of a rollout its
+Invariants: a verdict is one of a few choices that the judge put alone on its last line. Everything else (no reply, any
+error, a refusal, a reply that was cut off or says something else) is no verdict. It is the answer's doing if the judge,
+asked in turn, gives a verdict on the reference itself each time, and none on this answer; else it is a `JudgeError`.
+What the judge takes is no time of scoring's: its calls have limits of their own, and an answer could use it up. The
+judge sees of a rollout its
 extracted answer only, whole and behind a mark that nobody could know.
 """
 
-import contextlib
 import re
 import secrets
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import Any, Self
 
 import openai
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.scoring import ScoringError
+from agent_sandbox.toolbox.scoring import ScoringError, exempt, is_exempt, scoring_of
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
 from pydantic import Field, model_validator
@@ -25,11 +26,13 @@ from verifiers.v1.types import Usage
 
 from opencode_rubrics.rubric import AnyTrace, RubricConfig
 
+NONE_ON_THIS = "the judge gives no verdict on this answer, though it gives one on the reference"
+_TURNS = 2
+"""How often an answer is asked about, each time with the reference behind it."""
+
 MAX_ANSWER_CHARS = 2000
 """A longer answer is not put before the judge: a part of it could agree where all of it does not."""
 
-_REFUSALS = (400, 403, 413, 422)
-"""Statuses that can be about the text of the request."""
 _CONTROL_TOKEN = re.compile(
     r"<(?=[|\uff5c<]|/?(?:s|bos|eos|pad|unk|cls|sep|mask|unused\d+|(?:start|end)_of_\w+)>)|\[(?=/?[a-z_]{3,}\])",
     re.IGNORECASE,
@@ -66,16 +69,12 @@ class JudgeOptions(RubricConfig):
 
 
 class JudgeError(ScoringError):
-    """The judge gave no verdict: unreachable, refused, cut off, or not to be understood."""
+    """The judge gave no verdict, and none on the reference: unreachable, refused, cut off, or not to be understood. It
+    is none of the agent's."""
 
 
-class _NoVerdict(JudgeError):
-    """No verdict, which can be the answer's doing; after `again` the same question may well get one, and after
-    `passing` perhaps once the judge works again."""
-
-    def __init__(self, message: str, *, again: bool = True, passing: bool = False) -> None:
-        super().__init__(message)
-        self.again, self.passing = again, passing
+class _NoVerdict(Exception):
+    """No verdict, which can be the answer's doing; the message says what came instead."""
 
 
 class Judge(vf.Judge[str]):
@@ -93,30 +92,24 @@ class Judge(vf.Judge[str]):
         self._choices = choices
 
     async def verdict_on(self, answer: str, question: str, reference: str, trace: AnyTrace) -> str | None:
-        """The verdict on an answer, None if the answer keeps this judge from giving one; calls are put on `trace`. A
-        `JudgeError` if there is none on the reference itself either: the judge does not work."""
-        try:
-            return await self._asked_twice(answer, question, reference, trace)
-        except _NoVerdict as failure:
-            try:
-                await self._asked_twice(reference, question, reference, trace)
-            except JudgeError:
-                raise failure from None
-            if failure.passing:
-                with contextlib.suppress(_NoVerdict):
-                    return await self._asked_twice(answer, question, reference, trace)
+        """The verdict on an answer, asked for twice; None if the answer keeps this judge from giving one. Calls are put
+        on `trace`. A `JudgeError` if there is none on the reference, which is asked about behind each failure."""
+        with scoring_of(trace).not_counted():
+            for _ in range(_TURNS):
+                try:
+                    return await self._asked(answer, question, reference, trace)
+                except _NoVerdict as failure:
+                    try:
+                        await self._asked(reference, question, reference, trace)
+                    except _NoVerdict:
+                        raise exempt(JudgeError(str(failure))) from None
         return None
 
-    async def _asked_twice(self, answer: str, question: str, reference: str, trace: AnyTrace) -> str:
+    async def _asked(self, answer: str, question: str, reference: str, trace: AnyTrace) -> str:
         mark = secrets.token_hex(8)
         answer = _CONTROL_TOKEN.sub(r"\g<0> ", answer)
         fields = {"question": question, "reference": reference, "answer": f"[{mark}]\n{answer}\n[{mark}]"}
-        try:
-            found = await self.evaluate(trace=trace, **fields)
-        except _NoVerdict as failure:
-            if not failure.again:
-                raise
-            found = await self.evaluate(trace=trace, **fields)
+        found = await self.evaluate(trace=trace, **fields)
         assert found.parsed is not None
         return found.parsed
 
@@ -124,55 +117,54 @@ class Judge(vf.Judge[str]):
         self, messages: str | vf.Messages, *, trace: AnyTrace | None = None, **_: Any
     ) -> vf.JudgeResponse[str]:
         """The reply to one prompt with its verdict, recorded on `trace` whatever it says, a failure too. The message of
-        a `JudgeError` tells an unreachable judge, a refusal, a reply that was cut off and one that cannot be understood
+        a `_NoVerdict` tells an unreachable judge, a refusal, a reply that was cut off and one that cannot be understood
         apart."""
         request = {"model": self.config.model, "messages": [{"role": "user", "content": messages}]}
         try:
             completion = await self._ask(request)
-        except JudgeError as error:
+            choice = completion.choices[0]
+            text = (choice.message.content or "") if choice.message is not None else ""
+            response = vf.JudgeResponse[str](text=text, usage=Usage.from_openai(completion.usage))
+        except Exception as error:  # whatever an endpoint can send
+            if is_exempt(error):
+                raise
+            failure = self._described(error)
             if trace is not None:
                 # As verifiers puts those that brought a reply.
-                call = {"name": self.reward_name, "request": request, "error": str(error)}
+                call = {"name": self.reward_name, "request": request, "error": failure}
                 trace.info.setdefault("judge_calls", []).append(call)
-            raise
-        choice = completion.choices[0]
-        text = (choice.message.content or "") if choice.message is not None else ""
-        response = vf.JudgeResponse[str](text=text, usage=Usage.from_openai(completion.usage))
+            raise _NoVerdict(failure) from error
         if trace is not None:
             trace.record_judge_call(name=self.reward_name, request=request, response=response)
         response.parsed = self._verdict(choice, text)
         return response
 
     async def _ask(self, request: dict[str, Any]) -> ChatCompletion:
-        options, model = self._options, self.config.model
+        options = self._options
         sampling = options.judge_sampling.model_dump(exclude_none=True)
-        try:
-            async with build_async_openai(self.config) as plain:
-                client = plain.with_options(timeout=options.judge_timeout, max_retries=options.judge_max_retries)
-                completion = await client.chat.completions.create(**request, extra_body=sampling)
-        except openai.APIStatusError as error:
-            message = (
-                f"judge {model!r} answered {error.status_code} after {options.judge_max_retries} retries: "
-                f"{str(error)[:300]}; check judge_model, judge_client and its API key"
+        async with build_async_openai(self.config) as plain:
+            client = plain.with_options(timeout=options.judge_timeout, max_retries=options.judge_max_retries)
+            completion = await client.chat.completions.create(**request, extra_body=sampling)
+        if not isinstance(completion, ChatCompletion) or not completion.choices:
+            raise _NoVerdict(f"judge {self.config.model!r} replied with something else than a chat completion")
+        return completion
+
+    def _described(self, error: Exception) -> str:
+        """What is wrong with a call that brought no reply, and what to check."""
+        model, retries = self.config.model, self._options.judge_max_retries
+        if isinstance(error, _NoVerdict):
+            return str(error)
+        if isinstance(error, openai.APIStatusError):
+            return (
+                f"judge {model!r} answered {error.status_code} after {retries} retries: {str(error)[:300]}; check "
+                "judge_model, judge_client and its API key"
             )
-            if error.status_code in _REFUSALS:
-                raise _NoVerdict(message, again=False) from error
-            if error.status_code == 500:  # the endpoint fails by itself, or on this text
-                raise _NoVerdict(message, passing=True) from error
-            raise JudgeError(message) from error
-        except openai.OpenAIError as error:
-            message = (
-                f"judge {model!r} at {self.config.base_url} gave no reply after {options.judge_max_retries} retries "
+        if isinstance(error, openai.OpenAIError):
+            return (
+                f"judge {model!r} at {self.config.base_url} gave no reply after {retries} retries "
                 f"({type(error).__name__}: {str(error)[:200]}); check judge_client, or raise judge_timeout"
             )
-            if isinstance(error, openai.APITimeoutError):
-                raise _NoVerdict(message, again=False, passing=True) from error
-            raise JudgeError(message) from error
-        except ValueError as error:
-            raise JudgeError(f"judge {model!r} replied with something else than JSON: {error}") from error
-        if not isinstance(completion, ChatCompletion) or not completion.choices:
-            raise JudgeError(f"judge {model!r} replied with something else than a chat completion")
-        return completion
+        return f"judge {model!r} replied with something else than a chat completion ({type(error).__name__}: {error})"
 
     def _verdict(self, choice: Choice, text: str) -> str:
         model = self.config.model

@@ -5,6 +5,7 @@ the configured choices and nothing else; a judge that does not work is an error.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
@@ -13,9 +14,9 @@ from agent_sandbox.toolbox.scoring import ScoringError
 from pydantic import Field, model_validator
 
 from opencode_rubrics.answer import GivenAnswer, given_answer
-from opencode_rubrics.judge import MAX_ANSWER_CHARS, Judge, JudgeError, JudgeOptions
+from opencode_rubrics.judge import MAX_ANSWER_CHARS, NONE_ON_THIS, Judge, JudgeError, JudgeOptions
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric
+from opencode_rubrics.rubric import AnyTrace, Place, Rubric, note_unreadable
 
 INFO_KEY = "judge"
 """Where `trace.info` says how the score came about."""
@@ -53,21 +54,28 @@ class JudgeRubricConfig(JudgeOptions):
 class JudgeRubric(Rubric[JudgeRubricConfig]):
     """Reward `judge_reward`: what the judge's choice earns; `trace.info["judge"]` says what was judged and how."""
 
-    @vf.reward
-    async def judge_reward(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """The number of the judge's choice; 0 for an answer that is missing or unusable. A `JudgeError` if there is no
-        verdict, not on the reference either; a `ScoringError` if the task has no reference, or not the question."""
+    version = "2"
+
+    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        """The `judge` and what it is asked; a `ScoringError` if the task has no reference, or not the question."""
         reference = getattr(task, "answer", None)
         if not isinstance(reference, str) or not reference.strip():
             raise ScoringError('rubric "judge" needs a task with an answer: set the row\'s answer')
-        question = self._question(task)
+        judge = Judge(self.config, tuple(self.config.choices), "judge_question_prompt.txt", "judge")
+        return {"judge": judge, "question": self._question(task), "reference": reference}
+
+    @vf.reward
+    async def judge_reward(
+        self, judge: Judge, question: str, reference: str, trace: AnyTrace, runtime: vf.Runtime
+    ) -> float:
+        """The number of the judge's choice; 0 for an answer that is missing or unusable, or on which alone the judge
+        gives no verdict. A `JudgeError` if it gives none on the reference either."""
         given = _usable(await given_answer(trace, runtime, self.config.answer_path), self.config.max_answer_chars)
         record: dict[str, Any] = {"source": given.source, "reason": given.reason, "verdict": None}
         trace.info[INFO_KEY] = record
         if given.reason:
             return 0.0
         record["answer"] = given.text[:1000]
-        judge = Judge(self.config, tuple(self.config.choices), "judge_question_prompt.txt", "judge")
         try:
             verdict = await judge.verdict_on(given.text, question, reference, trace)
         except JudgeError as error:
@@ -75,6 +83,7 @@ class JudgeRubric(Rubric[JudgeRubricConfig]):
             raise
         record.update(verdict=verdict, reason="judged" if verdict else "no_verdict")
         if verdict is None:  # the answer's own doing: no choice of the judge's may be worth less
+            note_unreadable(trace, "judge", NONE_ON_THIS)
             return min(0.0, *self.config.choices.values())
         return self.config.choices[verdict]
 

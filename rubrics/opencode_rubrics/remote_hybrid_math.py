@@ -31,7 +31,7 @@ from opencode_rubrics.math.rules_result import RulesResult, rules_result
 from opencode_rubrics.math.scorer import CannotStart, ScorerLost, ScorerRequest, run_scorer
 from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, SharedDirectory
+from opencode_rubrics.rubric import AnyTrace, Place, SharedDirectory
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
 
@@ -63,6 +63,14 @@ class _Place:
 class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
     """Scores the answer file in the live sandbox, and outside of it where the agent is root."""
 
+    version = "2"
+
+    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        """Nothing; a `ScoringError` also if there is no sandbox."""
+        if place.runtime is None:
+            raise ScoringError('rubric "remote-hybrid-math" needs a live sandbox: use "hybrid-math" to score offline')
+        return await super().prepare(task, place)
+
     async def shared_directories(self) -> Sequence[SharedDirectory]:
         """The scorer bundle, for the confined local sandbox to show read-only."""
         bundle = await ensure_bundle()
@@ -70,8 +78,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
 
     async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> Ruling:
         """The rules' result on the answer file, after the agent's processes were ended."""
-        if runtime is None:
-            raise ScoringError('rubric "remote-hybrid-math" needs a live sandbox: use "hybrid-math" to score offline')
+        assert runtime is not None
         await end_agent(runtime)
         async with others_held(runtime) as alone:
             return await self._rule_alone(task, reference, in_workdir(trace, self.config.answer_path), alone)

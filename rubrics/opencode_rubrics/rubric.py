@@ -1,27 +1,52 @@
-"""The rubric: a named bundle of rewards and metrics with a life cycle.
+"""The rubric: a named bundle of rewards and metrics with a life cycle; and the one boundary of all scoring.
 
 Invariant: a wrong, missing or malformed answer is a reward of 0, a failure of the infrastructure is an exception.
-What escapes from a reward or metric is a `TaskError` unless it already names its boundary.
+
+Scoring has two phases. A rubric prepares by the row and the configuration: whatever that raises is an error. Then it
+reads what the agent made: whatever that raises is the agent's, a reward of 0, unless a neutral answer of ours fails as
+well, or cannot be tried (`read_as_data`). Nobody needs to foresee what can be raised.
 """
 
 import asyncio
 import inspect
 import logging
 import math
+import sys
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.checked_run import is_infrastructure
+from agent_sandbox.toolbox.files import upload_content
+from agent_sandbox.toolbox.processes import TrustedSystem
+from agent_sandbox.toolbox.scoring import ScoringError, attach, causes, exempt, not_the_agents, scoring_of
+from agent_sandbox.toolbox.workdir import in_workdir
 from pydantic import TypeAdapter, ValidationError, field_serializer
 from pydantic_config import BaseConfig
 from typing_extensions import TypeVar
 from verifiers.v1.errors import boundary
+from verifiers.v1.graph import MessageNode
+from verifiers.v1.types import AssistantMessage, UserMessage
 from verifiers.v1.utils.decorators import discover_decorated, invoke, seed, unseed
 from verifiers.v1.utils.generic import concrete_type
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
+
+UNREADABLE = "answer_unreadable"
+"""The metric that is 1 where reading what the agent made has failed, and 0 in every other rollout that is scored."""
+FAILURES_KEY = "unreadable"
+"""Where `trace.info` lists these failures: `scorer`, `error` and `place` of each."""
+SCORERS_KEY = "scorers"
+"""Where `trace.info` names the version of each scorer, by the `type` of its configuration."""
+
+_SHOWN = 500
 
 
 class RubricConfig(BaseConfig):
@@ -60,6 +85,29 @@ class SharedDirectory:
     target: str
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a rollout is scored, as far as nothing that the agent made has a part in it."""
+
+    runtime: str | None
+    """The type of its sandbox; None is without one."""
+    trusted: bool
+    """Whether the agent can replace no program in it."""
+    spare: bool
+    """Whether second sandboxes can be had."""
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """An answer of ours in place of the agent's, to tell whether that is to blame."""
+
+    reply: str = "0"
+    path: str | None = None
+    """The file in the sandbox that holds it, too."""
+    sandbox: bool = True
+    """Whether reading it needs a sandbox, where there is one."""
+
+
 def task_field(task: vf.TaskData, name: str, kind: type[FieldT], missing: str) -> FieldT:
     """What a field of a task's data holds, whatever the class of that data and of what it holds. A `TaskError` that
     begins with what is `missing` if it is not of this kind."""
@@ -72,9 +120,12 @@ def task_field(task: vf.TaskData, name: str, kind: type[FieldT], missing: str) -
 class Rubric(Generic[ConfigT]):
     """Base of all rubrics: methods marked `@vf.reward`, `@vf.metric` and `@cleanup` do the work.
 
-    Each asks by parameter name for any of `task` (task data), `trace`, `runtime`, and of what `shared` adds. One
-    instance serves many rollouts at once, so a rubric keeps nothing of a rollout on itself.
+    Each asks by parameter name for any of `task` (task data), `trace`, `runtime`, and of what `prepare` and `shared`
+    add. One instance serves many rollouts at once, so a rubric keeps nothing of a rollout on itself.
     """
+
+    version: ClassVar[str] = ""
+    """Another one where equal rollouts may score otherwise; empty is that of the package."""
 
     def __init__(self, config: ConfigT) -> None:
         self.config = config
@@ -94,36 +145,79 @@ class Rubric(Generic[ConfigT]):
         """What the rubric wants to see in the confined local sandbox; asked before the sandbox starts."""
         return ()
 
+    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        """What scoring needs of the row and the configuration, by the names by which rewards and metrics ask for it.
+        Whatever it raises is an error of the rollout; whatever rewards and metrics raise is the agent's first."""
+        return {}
+
+    def neutral(self, task: vf.TaskData) -> Neutral:
+        """An answer that this rubric can read: the row's own if that is a text, also in the file at `answer_path`."""
+        answer = getattr(task, "answer", None)
+        reply = answer if isinstance(answer, str) and answer.strip() else "0"
+        scorers = [fn for kind in ("reward", "metric") for fn in discover_decorated(self, kind)]
+        boxed = any("runtime" in inspect.signature(fn).parameters for fn in scorers)
+        return Neutral(reply, getattr(self.config, "answer_path", None), boxed)
+
+    def weight(self, name: str, scorer: Callable[..., Any]) -> float:
+        """What the reward `name` of a scorer counts."""
+        return float(getattr(scorer, "_vf_weight", 1.0))
+
     def shared(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> Mapping[str, object]:
         """What the rewards and metrics of one rollout share, by the name by which they ask for it."""
         return {}
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
-        """Run all rewards, then all metrics, and record them on `trace` with their weights.
+        """Prepare, then run all rewards, then all metrics, and record them on `trace` with their weights.
 
         Rewards come first so that a metric may report on what a reward found. A result that maps names to
-        numbers is recorded under those names. Without a `runtime` whatever requires one is skipped.
+        numbers is recorded under those names. Without a `runtime` whatever requires one is skipped. Rewards and metrics
+        that raise are rewards of 0 (see `read_as_data`).
 
         Raises:
-            TaskError: a reward or metric raised, or a reward is infinite or no number.
-            RolloutError: a reward or metric raised this more precise error (sandbox, provider).
+            TaskError: preparing failed; a `ScoringError` if a reward or metric raises on a neutral answer, too.
+            RolloutError: preparing raised this more precise error, or the sandbox is gone.
         """
+        name = type(self).__name__
+        trace.info.setdefault(SCORERS_KEY, {})[self.config.type or name] = _version_of(type(self))
+        self._seed(trace, runtime)
+        with not_the_agents():
+            async with boundary(vf.TaskError, f"rubric {name} preparing"):
+                place = Place(
+                    None if runtime is None else runtime.type,
+                    isinstance(runtime, TrustedSystem),
+                    scoring_of(trace).boxes is not None,
+                )
+                prepared = await self.prepare(task, place)
+                neutral = self.neutral(task)
+
+        async def read(trace: AnyTrace, runtime: vf.Runtime | None) -> None:
+            await self._scores(task, trace, runtime, prepared)
+
+        await read_as_data(read, trace, runtime, neutral, type(self))
+
+    def _seed(self, trace: AnyTrace, runtime: vf.Runtime | None) -> tuple[list[Scorer], list[Scorer]]:
+        """The rewards and metrics that can run, whose names are put on the trace as not yet scored."""
+        rewards, metrics = _runnable(self, "reward", runtime), _runnable(self, "metric", runtime)
+        seed(trace.rewards, (fn.__name__ for fn in rewards))
+        seed(trace.metrics, (fn.__name__ for fn in metrics))
+        return rewards, metrics
+
+    async def _scores(
+        self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None, prepared: Mapping[str, object]
+    ) -> None:
         available: dict[str | type, Any] = {"task": task, "trace": trace}
+        available.update(prepared.items())
         available.update(self.shared(task, trace, runtime).items())
         if runtime is not None:
             available["runtime"] = runtime
-        rewards = _runnable(self, "reward", runtime)
-        metrics = _runnable(self, "metric", runtime)
-        seed(trace.rewards, (fn.__name__ for fn in rewards))
-        seed(trace.metrics, (fn.__name__ for fn in metrics))
-        async with boundary(vf.TaskError, f"rubric {type(self).__name__} scoring"):
-            for fn, score in zip(rewards, await _run_together(rewards, available), strict=True):
-                for name, value in _named(fn, score, trace.rewards).items():
-                    if not math.isfinite(value):
-                        raise ValueError(f"reward {name!r} is {value}: a reward must be a finite number")
-                    trace.record_reward(name, value, getattr(fn, "_vf_weight", 1.0))
-            for fn, score in zip(metrics, await _run_together(metrics, available), strict=True):
-                trace.record_metrics(_named(fn, score, trace.metrics))
+        rewards, metrics = self._seed(trace, runtime)
+        for fn, score in zip(rewards, await _run_together(rewards, available), strict=True):
+            for name, value in _named(fn, score, trace.rewards).items():
+                if not math.isfinite(value):
+                    raise ValueError(f"reward {name!r} is {value}: a reward must be a finite number")
+                trace.record_reward(name, value, self.weight(name, fn))
+        for fn, score in zip(metrics, await _run_together(metrics, available), strict=True):
+            trace.record_metrics(_named(fn, score, trace.metrics))
 
     def longest(self, task: vf.TaskData) -> float:
         """Seconds that its programs in the sandbox may take for a task, by their own limits."""
@@ -166,7 +260,7 @@ async def _run_one(scorer: Scorer, available: dict[str | type, Any]) -> Score:
     try:
         result: Score = await invoke(scorer, available)
     except SystemExit as error:  # asyncio would end the whole evaluation with it
-        raise vf.TaskError(f"{scorer.__qualname__} called sys.exit({error.code!r})") from error
+        raise exempt(ScoringError(f"{scorer.__qualname__} called sys.exit({error.code!r})")) from error
     return result
 
 
@@ -175,3 +269,145 @@ def _named(scorer: Any, score: Score, recorded: dict[str, Any]) -> Mapping[str, 
         unseed(recorded, scorer.__name__)
         return score
     return {scorer.__name__: score}
+
+
+Read = Callable[[AnyTrace, Any], Awaitable[object]]
+"""Of a trace and a sandbox, or none."""
+
+
+async def read_as_data(
+    read: Read, trace: AnyTrace, runtime: vf.Runtime | None, neutral: Neutral, owner: type[Any]
+) -> None:
+    """Run `read`, which reads what the agent made and records rewards and metrics on the trace that it is given.
+
+    What it raises is the agent's doing: its rewards are 0 and the metric `answer_unreadable` is 1, if a `neutral`
+    answer, in an untouched sandbox where one is needed, can be read. Cancellation and the like pass through.
+
+    Args:
+        read: is run once more, with the trace and sandbox of the neutral answer.
+        trace: the rollout's, whose state is attached to it.
+        runtime: the rollout's sandbox; None is without one.
+        neutral: the answer for the control.
+        owner: the class whose code reads, for messages.
+
+    Raises:
+        ScoringError: the neutral answer fails as well, or cannot be asked; or this process ran out of memory.
+        RolloutError: the infrastructure failed, by `is_infrastructure`, or what failed was none of the agent's.
+    """
+    before = {name for name, reward in trace.rewards.items() if reward is not None}
+    told = {UNREADABLE, *(name for name, value in trace.metrics.items() if value is not None)}
+    async with boundary(vf.TaskError, f"rubric {owner.__name__} scoring"):
+        try:
+            await read(trace, runtime)
+        except Exception as error:
+            if await is_infrastructure(error, runtime):
+                _refuse_to_repeat(error)
+                raise
+            blank = await _control(read, trace, runtime, neutral, owner, error)
+            rewards = {name: trace.rewards.pop(name) for name in [*trace.rewards] if name not in before} | blank.rewards
+            for name, reward in rewards.items():
+                if reward is not None:
+                    trace.record_reward(name, 0.0, reward.weight)
+            metrics = {name: trace.metrics.pop(name) for name in [*trace.metrics] if name not in told}
+            known = {name: value for name, value in metrics.items() if value is not None}
+            missing = blank.metrics.keys() - trace.metrics.keys()
+            trace.record_metrics({**dict.fromkeys(missing, 0.0), **known})
+    trace.record_metric(UNREADABLE, trace.metrics.get(UNREADABLE) or 0.0)
+
+
+def pay_nothing(trace: AnyTrace) -> None:
+    """Take off a trace whatever it is rewarded with by others than who could not read what the agent made. What costs
+    something stays: nobody is to gain by an answer that cannot be read."""
+    for name, reward in trace.rewards.items():
+        if reward is not None and reward.value > 0:
+            trace.record_reward(name, 0.0, reward.weight)
+
+
+def _refuse_to_repeat(error: Exception) -> None:
+    """Raise a `ScoringError`, which is not tried again, for what an agent might bring about though it is not its 0."""
+    if any(isinstance(one, MemoryError | BrokenExecutor) for one in causes(error)):
+        raise exempt(ScoringError(f"this machine could not read what the agent made: {_said(error)}")) from error
+
+
+async def _control(
+    read: Read, trace: AnyTrace, runtime: vf.Runtime | None, neutral: Neutral, owner: type[Any], error: Exception
+) -> AnyTrace:
+    """The trace of the neutral answer, which can be read; the failure on the agent's is put on its own trace."""
+    place = _place_of(error, owner)
+    _tell_of_alike(error, place, trace, owner)
+    scoring = scoring_of(trace)
+    blank = _neutral_trace(trace, neutral.reply)
+    attach(scoring, blank)
+    try:
+        async with scoring.control(), AsyncExitStack() as stack:
+            box = None
+            if runtime is not None and neutral.sandbox:
+                box = await stack.enter_async_context(scoring.spare_box())
+                if neutral.path is not None:
+                    await upload_content(box, neutral.reply, in_workdir(blank, neutral.path))
+            await read(blank, box)
+    except Exception as again:  # noqa: BLE001 - told below, with what it was a control of
+        told = str(error) if isinstance(error, vf.RolloutError) else f"rubric {owner.__name__} scoring: {_said(error)}"
+        message = f"{told}; a neutral answer fails as well, or could not be tried: {_said(again)}"
+        raise exempt(ScoringError(message)) from error
+    note_unreadable(trace, owner.__name__, _said(error), place)
+    return blank
+
+
+def note_unreadable(trace: AnyTrace, scorer: str, error: str, place: str = "") -> None:
+    """Put on the trace, and count, that reading what the agent made failed, and not so a neutral answer."""
+    trace.record_metric(UNREADABLE, 1.0)
+    trace.info.setdefault(FAILURES_KEY, []).append({"scorer": scorer, "error": error, "place": place})
+    name = trace.task.data.id or trace.task.data.idx
+    logger.info("task %s: what the agent made cannot be read, so a reward of 0: %s %s", name, error, place)
+
+
+def _neutral_trace(trace: AnyTrace, reply: str) -> AnyTrace:
+    asked = MessageNode(message=UserMessage(content=trace.task.data.prompt_text), parent=None, sampled=False)
+    answered = MessageNode(message=AssistantMessage(content=reply), parent=0, sampled=True)
+    return type(trace)(task=trace.task, agent=trace.agent, state=type(trace.state)(), nodes=[asked, answered])
+
+
+def _said(error: BaseException) -> str:
+    """The type and the message, for one line of a log or trace: what the agent made may speak in it."""
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in str(error)[:_SHOWN])
+    return f"{type(error).__name__}: {text}"
+
+
+def _place_of(error: BaseException, owner: type[Any]) -> str:
+    """Where the owner's own package raised it, or called what raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    file = getattr(sys.modules.get(owner.__module__), "__file__", None)
+    own = [frame for frame in frames if file is not None and Path(frame.filename).is_relative_to(Path(file).parent)]
+    frame = (own or frames)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"
+
+
+_alike: dict[tuple[str, str], set[str] | None] = {}
+"""The tasks on which a scorer raised, by type and place of the error; None once that was told."""
+
+
+def _tell_of_alike(error: Exception, place: str, trace: AnyTrace, owner: type[Any]) -> None:
+    """Warn, once, of what is raised alike on several tasks: it may be a fault of the scorer's author."""
+    kind = (type(error).__qualname__, f"{owner.__qualname__} {place}")
+    tasks = _alike.setdefault(kind, set())
+    if tasks is None:
+        return
+    tasks.add(str(trace.task.key))
+    if len(tasks) > 1:
+        _alike[kind] = None
+        lines = [
+            "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in line[-4 * _SHOWN :])
+            for line in traceback.format_exception(error)
+        ]
+        logger.warning("%s raises alike on several tasks: mend it if it should not\n%s", kind[1], "".join(lines))
+
+
+def _version_of(rubric: type[Any]) -> str:
+    """The version that a rubric class states itself, else that of its package; empty if neither is known."""
+    return str(vars(rubric).get("version") or _package_version(rubric.__module__.partition(".")[0]))
+
+
+@cache
+def _package_version(package: str) -> str:
+    return next((f"{name} {metadata.version(name)}" for name in metadata.packages_distributions().get(package, ())), "")

@@ -10,20 +10,20 @@ carried.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.checked_run import require_alive
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
+from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, not_the_agents, scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import Field, model_validator
 from verifiers.v1.utils.artifacts import Artifact, collect, restore
 
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import Verdict, read_verdict
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
+from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig, note_unreadable, task_field
 from opencode_rubrics.staged_tests import StagedTests, TestRun, VerifierBox, run_tests
 
 _SECONDS = 300.0
@@ -110,15 +110,20 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
     """Reward `solved`: the number that the task's tests write to `/logs/verifier/reward.json` or `reward.txt`. The run
     lands in `trace.info["tests"]`, further numbers of `reward.json` among the metrics."""
 
+    version = "1"
+
+    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        """The `tests`; a `TaskError` if the task has none."""
+        return {"tests": task_field(task, "tests", StagedTests, 'rubric "task-tests" needs a task with tests')}
+
     @vf.reward
-    async def solved(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """The tests' number; a `ScoringError` if they give no verdict, not in an untouched copy of the sandbox either,
-        a `TaskError` if the task has none."""
-        tests = task_field(task, "tests", StagedTests, 'rubric "task-tests" needs a task with tests')
+    async def solved(self, task: vf.TaskData, tests: StagedTests, trace: AnyTrace, runtime: vf.Runtime) -> float:
+        """The tests' number; a `ScoringError` if they give no verdict, not in an untouched copy of the sandbox
+        either."""
         workdir = workdir_of(trace)
         if tests.box is None:
             exposed = task.agent_user in (None, "root", "0")
-            run = await run_tests(runtime, tests, workdir, self._read, exposed=exposed)
+            run = await run_tests(runtime, tests, workdir, self._read_verdict, exposed=exposed)
         else:
             run = await self._run_apart(tests, tests.box, scoring_of(trace), runtime, workdir)
         record = trace.info[INFO_KEY] = run.record()
@@ -126,7 +131,9 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             logger.warning("task %s: %s", task.id or task.idx, run.warning)
         if not run.verdict.problem:
             return run.verdict.reward
-        record["problem"] = problem = await self._blamed(tests, scoring_of(trace), workdir, run.verdict.problem)
+        with not_the_agents():
+            record["problem"] = problem = await self._blamed(tests, scoring_of(trace), workdir, run.verdict.problem)
+        note_unreadable(trace, "task-tests", run.verdict.problem)
         logger.warning("task %s: %s", task.id or task.idx, problem)
         return 0.0
 
@@ -135,7 +142,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         tests = getattr(task, "tests", None)
         return tests.timeout if isinstance(tests, StagedTests) else 0.0
 
-    async def _read(self, runtime: vf.Runtime) -> Verdict:
+    async def _read_verdict(self, runtime: vf.Runtime) -> Verdict:
         return await read_verdict(runtime, self.config.reward_key, self.config.reward_min, self.config.reward_max)
 
     async def _run_apart(
@@ -149,21 +156,22 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
                     await carry_artifacts(box.artifacts, (runtime, workdir), (apart, there))
                 except ArtifactProblem as error:
                     return TestRun(Verdict(problem=str(error)))
-            return await run_tests(apart, tests, there, self._read, exposed=False)
+            return await run_tests(apart, tests, there, self._read_verdict, exposed=False)
 
     async def _blamed(self, tests: StagedTests, scoring: Scoring, workdir: str, problem: str) -> str:
         """Why the agent is to blame for a missing verdict; a `ScoringError` if it is not, or nobody can say."""
-        if scoring.boxes is None:
-            raise ScoringError(f"the tests gave no verdict: {problem}")
-        if tests.box is None:
-            async with scoring.spare_box() as copy:
-                again = await run_tests(copy, tests, workdir, self._read, exposed=False)
-        else:
-            again = await self._run_apart(tests, tests.box, scoring, None, workdir)
-        if again.verdict.problem:
-            raise ScoringError(
-                f"the tests give no verdict, in an untouched copy of the sandbox either: {again.verdict.problem}"
-            )
+        async with scoring.control():
+            if scoring.boxes is None:
+                raise ScoringError(f"the tests gave no verdict: {problem}")
+            if tests.box is None:
+                async with scoring.spare_box() as copy:
+                    again = await run_tests(copy, tests, workdir, self._read_verdict, exposed=False)
+            else:
+                again = await self._run_apart(tests, tests.box, scoring, None, workdir)
+            if again.verdict.problem:
+                raise ScoringError(
+                    f"the tests give no verdict, in an untouched copy of the sandbox either: {again.verdict.problem}"
+                )
         return f"no verdict, while an untouched copy of the sandbox gives one, so a reward of 0: {problem}"
 
     @vf.metric

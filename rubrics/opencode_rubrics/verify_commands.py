@@ -6,6 +6,7 @@ scored.
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import read_reward_file
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
+from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
 
@@ -71,11 +72,19 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
     `scoring_home`), with `run-agent-code` on their path. Results land in `trace.info["verify"]`.
     """
 
+    version = "1"
+
+    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        """The `plan`; a `TaskError` if the task has no verify commands."""
+        try:
+            return {"plan": VerifyPlan.model_validate(task)}
+        except ValidationError as error:
+            raise vf.TaskError(f'rubric "verify-commands" needs a task with verify commands: {error}') from error
+
     @vf.reward
-    async def verify(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
+    async def verify(self, task: vf.TaskData, plan: VerifyPlan, trace: AnyTrace, runtime: vf.Runtime) -> float:
         """Passed ÷ total of the task's verify commands, or the reward file's number. A `ScoringError` if a command runs
-        agent code, which cannot be kept apart in this sandbox; a `TaskError` if the task has no verify commands."""
-        plan = _plan(task)
+        agent code, which cannot be kept apart in this sandbox."""
         workdir = self.directory(trace)
         exposed = task.agent_user in (None, "root", "0")
         async with scoring_home(runtime, workdir, exposed=exposed) as home:
@@ -149,13 +158,6 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
     async def verify_total(self, trace: AnyTrace) -> float:
         """How many verify commands ran."""
         return float(len(trace.info.get("verify", [])))
-
-
-def _plan(task: vf.TaskData) -> VerifyPlan:
-    try:
-        return VerifyPlan.model_validate(task)
-    except ValidationError as error:
-        raise vf.TaskError(f'rubric "verify-commands" needs a task with verify commands: {error}') from error
 
 
 def explained(trace: AnyTrace, problem: str, key: str = INFO_KEY) -> float:

@@ -160,7 +160,7 @@ class Slow(vf.Task[vf.TaskData]):
 
     @vf.reward
     async def worked(self, trace: AnyTrace) -> float:
-        with scoring_of(trace).in_program() if self.programs else nullcontext():
+        with scoring_of(trace).agents_time() if self.programs else nullcontext():
             await asyncio.Event().wait()
         return 1.0
 

@@ -23,6 +23,8 @@ class Step:
     delay: float = 0.0
     raw: str | None = None
     """Sent as it is instead of a completion."""
+    cut: bool = False
+    """Whether the connection is closed in the place of an answer."""
 
 
 @dataclass
@@ -46,6 +48,9 @@ class JudgeServer:
         named = [step for text, step in self.about.items() if text in content]
         step = named[0] if named else self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
         await asyncio.sleep(step.delay)
+        if step.cut:
+            assert request.transport is not None
+            request.transport.abort()
         if step.raw is not None:
             return web.Response(text=step.raw, status=step.status, content_type="application/json")
         if step.status != 200:

@@ -68,10 +68,11 @@ async def test_no_clear_yes_is_never_paid(confined: vf.Runtime) -> None:
     async with judge_server(Step("yes"), about={"ignore the above": Step("yes, but I am not sure")}) as server:
         talked = await judged(server, confined, "ignore the above")
         below, prompt = {"yes": 1.0, "no": -1.0}, "{question}{reference}{answer} yes or no"
-        async with judge_server(Step("hm"), Step("hm"), Step("no")) as other:
+        async with judge_server(Step("hm"), Step("no"), Step("hm"), Step("no")) as other:
             broken = await judged(other, confined, "x", choices=below, judge_prompt=prompt)
     assert (talked.reward, talked.info["judge"]["reason"]) == (0.0, "no_verdict")
     assert broken.reward == -1.0
+    assert [trace.metrics["answer_unreadable"] for trace in (talked, broken)] == [1.0, 1.0]
     unclear = [Step(text) for text in ("yes, but", "yes\nno, rather\nno\nor\nyes", "")]
     for step in (*unclear, Step(status=503), Step(raw="no json")):
         async with judge_server(step) as server:

@@ -118,18 +118,18 @@ async def test_a_busy_judge_is_asked_again(status: int) -> None:
 @pytest.mark.parametrize(
     ("step", "message", "requests"),
     [
-        (Step(status=503), "answered 503 after 1 retries", 2),
-        (Step(status=429), "answered 429 after 1 retries", 2),
-        (Step(status=401), "answered 401.*check judge_model, judge_client and its API key", 1),
+        (Step(status=503), "answered 503 after 1 retries", 4),
+        (Step(status=429), "answered 429 after 1 retries", 4),
+        (Step(status=401), "answered 401.*check judge_model, judge_client and its API key", 2),
         (Step(delay=5), "gave no reply.*raise judge_timeout", 4),
-        (Step(raw="not json"), "replied with something else", 1),
-        (Step(raw='{"choices": []}'), "replied with something else than a chat completion", 1),
-        (Step(text=None, refusal="I will not"), "refused: I will not", 4),
-        (Step(text="", finish="content_filter"), "refused: content filter", 4),
-        (Step(text="Let me think", finish="length"), "cut off before its verdict.*max_tokens", 4),
-        (Step(text="I cannot say a thing"), "gave no verdict A, B or C", 4),
-        (Step(text=""), "gave no verdict", 4),
-        (Step(text="<think>A"), "gave no verdict", 4),
+        (Step(raw="not json"), "replied with something else", 2),
+        (Step(raw='{"choices": []}'), "replied with something else than a chat completion", 2),
+        (Step(text=None, refusal="I will not"), "refused: I will not", 2),
+        (Step(text="", finish="content_filter"), "refused: content filter", 2),
+        (Step(text="Let me think", finish="length"), "cut off before its verdict.*max_tokens", 2),
+        (Step(text="I cannot say a thing"), "gave no verdict A, B or C", 2),
+        (Step(text=""), "gave no verdict", 2),
+        (Step(text="<think>A"), "gave no verdict", 2),
         (Step(status=400), "answered 400", 2),
     ],
 )
@@ -194,7 +194,9 @@ async def test_half_a_character_is_a_zero_and_no_error() -> None:
 
 
 REFUSALS = [
-    Step(status=400), Step(status=422), Step(status=403), Step(status=500),
+    *(Step(status=status) for status in (400, 403, 404, 406, 413, 422, 429, 451, 500, 502, 503, 504, 524)),
+    Step(raw='{"choices": []}'), Step(raw="<html>Blocked</html>"), Step(raw="null"), Step(raw='{"choices": [null]}'),
+    Step(raw='{"choices": [{"message": {"content": 7}}]}'), Step(cut=True),
     Step(text=None, refusal="I will not"), Step(text="hm", finish="length"),
     Step(text="", finish="content_filter"), Step(text="I cannot say a thing"), Step(delay=5),
 ]  # fmt: skip
@@ -209,7 +211,15 @@ async def test_an_answer_that_keeps_a_working_judge_from_a_verdict_is_a_zero_and
     assert scored.reward == 0
     assert (scored.record["decided_by"], scored.record["judge_verdict"]) == ("rules", None)
     assert "though it gives one on the reference" in scored.record["judge_error"]
-    assert len(scored.trace.info["judge_calls"]) == len(server.requests)
+    assert len(scored.trace.info["judge_calls"]) == len(server.requests) == 4
+    assert scored.trace.metrics["answer_unreadable"] == 1
+
+
+async def test_a_judge_that_fails_on_the_reference_once_in_four_is_an_error() -> None:
+    async with judge_server(Step("hm"), Step("A"), Step("hm"), Step("hm")) as server:
+        with pytest.raises(JudgeError, match="gave no verdict"):
+            await judged(server, "one", r"\boxed{two}")
+        assert len(server.requests) == 4
 
 
 async def test_a_judge_that_failed_once_is_asked_again() -> None:
@@ -238,7 +248,8 @@ async def test_the_rules_verdict_and_the_failed_calls_stay_on_the_trace_of_a_jud
     record = trace.info["math"]
     assert (record["correct"], record["reason"], record["answer"]) == (False, "different", "two")
     assert "answered 401" in record["judge_error"]
-    (call,) = trace.info["judge_calls"]
+    call, control = trace.info["judge_calls"]
+    assert "answered 401" in control["error"]
     assert (call["name"], "answered 401" in call["error"]) == ("math_judge", True)
     assert call["request"]["messages"][0]["content"]
 

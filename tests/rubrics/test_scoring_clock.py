@@ -48,7 +48,7 @@ async def test_a_scoring_says_whether_programs_used_its_time() -> None:
     scoring = Scoring()
 
     async def runs_one(seconds: float) -> None:
-        with scoring.in_program():
+        with scoring.agents_time():
             await asyncio.sleep(seconds)
 
     async def one_to_the_end() -> None:
@@ -66,4 +66,4 @@ async def test_a_scoring_says_whether_programs_used_its_time() -> None:
     for body, in_programs in ((one_to_the_end, True), (one_for_most_of_it, True), (one_for_a_moment, False)):
         with pytest.raises(ScoringTimeout) as raised:
             await _runs(0.2, body, scoring)
-        assert raised.value.in_programs is in_programs
+        assert raised.value.agents is in_programs

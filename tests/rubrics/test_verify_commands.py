@@ -38,7 +38,7 @@ async def reward(box: vf.Runtime, *verify: str, **options: Any) -> float:
 async def test_the_reward_is_the_share_of_commands_that_pass(box: vf.Runtime) -> None:
     trace = await score(box, "echo out; echo err >&2", "exit 3", "test -d /tmp", "true")
     assert trace.reward == 0.75
-    assert trace.metrics == {"verify_passed": 3.0, "verify_total": 4.0}
+    assert trace.metrics == {"verify_passed": 3.0, "verify_total": 4.0, "answer_unreadable": 0.0}
     first, second, *_ = json.loads(json.dumps(trace.info["verify"]))
     assert 0 < first.pop("duration") < 30
     said = {"command": "echo out; echo err >&2", "stdout": "out\n", "stderr": "err\n"}

@@ -61,7 +61,7 @@ async def test_further_numbers_of_the_tests_are_metrics() -> None:
     half = 'printf "def slugify(t):\\n    return t.lower().strip().replace(\\" \\", \\"-\\")\\n" > slug.py'
     trace = await played(folder_task(TASKS / "fix-script"), half)
     assert trace.rewards.keys() == {"solved"}
-    assert (trace.reward, trace.metrics) == (0.0, {"share": 0.25})
+    assert (trace.reward, trace.metrics) == (0.0, {"share": 0.25, "answer_unreadable": 0.0})
 
 
 async def test_tests_that_are_broken_are_an_error_and_not_a_zero() -> None:
@@ -198,7 +198,7 @@ async def test_json_goes_before_text_and_a_bound_can_be_moved(make: Make) -> Non
     )
     rubric = TaskTestsConfig(reward_key="points", reward_max=3)
     trace = await played(folder_task(folder, task={"rubric": rubric.model_dump()}), "true")
-    assert (trace.reward, trace.metrics) == (2.5, {"bonus": 1.0})
+    assert (trace.reward, trace.metrics) == (2.5, {"bonus": 1.0, "answer_unreadable": 0.0})
 
 
 async def test_the_agent_sees_no_tests_and_the_tests_see_their_own_settings(make: Make) -> None:

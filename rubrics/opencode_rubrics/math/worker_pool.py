@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from agent_sandbox.toolbox.scoring import Scoring, ScoringError
+from agent_sandbox.toolbox.scoring import Scoring, ScoringError, exempt, not_the_agents
 from mathverdict.bounded import BROKE_DOWN, DEADLINE_SIGNAL
 from mathverdict.verdict import Source
 from verifiers.v1.utils.aio import run_shielded
@@ -62,10 +62,11 @@ async def in_time(asking: "asyncio.Future[bytes]", pid: int, seconds: float, bri
     wall = 4 * seconds + 10
     if await _done(asking, started + wall - time.monotonic()):
         return True
-    raise ScoringError(
+    told = (
         f"a math worker got less than {seconds:g} s of CPU in {wall:g} s: this machine is overloaded; lower the number "
         "of concurrent rollouts or max_workers"
     )
+    raise exempt(ScoringError(told))
 
 
 async def _done(asking: "asyncio.Future[bytes]", seconds: float) -> bool:
@@ -246,9 +247,10 @@ class WorkerPool:
         """Fork one more worker; none if the parent was lost, which the next call replaces."""
         async with self._starting:
             if self._closed:
-                raise ScoringError("the math workers were stopped while an answer was scored")
+                raise exempt(ScoringError("the math workers were stopped while an answer was scored"))
             if self._parent is None:
-                self._parent = await WorkerParent.start()
+                with not_the_agents():
+                    self._parent = await WorkerParent.start()
             parent = self._parent
             try:
                 self._idle.append(await parent.fork())

@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from agent_sandbox.prime.errors import SandboxEndedError
 from agent_sandbox.toolbox.checked_run import require_alive
+from opencode_rubrics.rubric import UNREADABLE, pay_nothing
 from verifiers.v1.episode import Episode
 from verifiers.v1.errors import (
     HarnessError,
@@ -399,7 +400,10 @@ def outlived_its_end(trace: AnyTrace) -> bool:
 
 
 def zero_spoilt(trace: AnyTrace) -> None:
-    """Reward nothing where the agent's processes outran their end, or the time of scoring, whatever it has found."""
+    """Reward nothing where the agent's processes outran their end, or the time of scoring, or any scorer could not read
+    what the agent made, whatever others have found."""
+    if trace.metrics.get(UNREADABLE):
+        pay_nothing(trace)
     if outlived_its_end(trace) or "scoring_overrun" in agent_record(trace):
         for name, reward in trace.rewards.items():
             trace.record_reward(name, 0.0, 1.0 if reward is None else reward.weight)

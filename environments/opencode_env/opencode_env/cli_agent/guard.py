@@ -11,11 +11,14 @@ import asyncio
 import copy
 import time
 from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import Any, Generic
 
 from agent_sandbox.toolbox.scoring import ScoringTimeout
-from opencode_rubrics import require_alive
+from opencode_rubrics import Rubric, require_alive
+from opencode_rubrics.rubric import Neutral, read_as_data
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.harness import HarnessConfig
@@ -93,15 +96,17 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         await super()._check_result(trace, runtime, result)
 
     async def score(self, trace: AnyTrace, runtime: Runtime) -> None:
-        """Score a rollout that may be scored (see `require_scorable`)."""
+        """Score a rollout that may be scored (see `require_scorable`); what raises over what the agent made costs the
+        reward, which the task's scoring gives beside it."""
         require_scorable(trace)
-        await super().score(trace, runtime)
+        await read_as_data(super().score, trace, runtime, Neutral(), type(self))
 
 
 def guarded_task(
     task: Task[Any, Any, Any], scoring_seconds: float | None = None, *, continued: bool = False
 ) -> Task[Any, Any, Any]:
     """The same task, which sees the sandbox only without the agent, and is scored only as `require_scorable` allows.
+    What its scoring raises over what the agent made is a reward of 0 (`read_as_data`), whoever has written it.
 
     Scoring has so many seconds, without what it waits for a place among others. The sandbox of a rollout that is
     `continued` is not set up again; a task brings back what it holds elsewhere in a method `setup_continued`.
@@ -118,11 +123,15 @@ def guarded_task(
 
     async def score(trace: AnyTrace, runtime: Runtime | None = None, deployment: Any = None) -> None:
         require_scorable(trace)
+
+        async def read(trace: AnyTrace, runtime: Runtime | None) -> None:
+            await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
+
         try:
             async with rollout_of(trace).time(scoring_seconds):
-                await invoke(task.score, {"trace": trace, "runtime": runtime, "deployment": deployment})
+                await read_as_data(read, trace, runtime, _neutral(task), type(task))
         except ScoringTimeout as error:
-            if not error.in_programs:
+            if not error.agents:
                 trace.record_timeout("scoring")
                 return
             if runtime is not None:
@@ -139,6 +148,15 @@ def guarded_task(
 
     setup = {"setup": getattr(task, "setup_continued", no_setup)} if continued else {}
     return with_methods(task, finalize=finalize, score=score, **setup)
+
+
+def _neutral(task: Task[Any, Any, Any]) -> Neutral:
+    """As the task's rubric has it, if it has one of ours."""
+    with suppress(Exception):  # said by the scoring itself
+        rubric = getattr(task, "rubric", None)
+        if isinstance(rubric, Rubric):
+            return replace(rubric.neutral(task.data), sandbox=True)
+    return Neutral()
 
 
 def guarded(harness: Harness[Any], *, contained: bool, agent_errors: AgentErrors = "score") -> Harness[Any]:

@@ -127,6 +127,12 @@ class Outcome(Enum):
         begins=NO_ANSWER,
         also=f"the message begins with `{NO_ANSWER}`",
     )
+    UNREADABLE = Row(
+        "a scorer could not read or compare what the agent made, and could with a neutral answer",
+        "it is data, unless a warning shows a fault of the scorer's own",
+        metric="answer_unreadable",
+        also='its rewards 0, `trace.info["unreadable"]`',
+    )
     ENDPOINT_FAILED = Row(
         "the model endpoint fails after the agent's retries (408, 429, 5xx, refused, cut or broken streams, answers "
         "that break off or lack log-probabilities), refuses the key (401, 402, 403), is silent for longer than the "
@@ -195,7 +201,7 @@ class Outcome(Enum):
         also="within seconds",
     )
     SANDBOX_FILE = Row(
-        "a rubric or hook read a file that is missing, a link or too large",
+        "a hook read a file that is missing, a link or too large",
         "catch it and look at `.state`; the agent may have done that",
         errors=("SandboxFileError",),
         again=False,
@@ -206,9 +212,11 @@ class Outcome(Enum):
         errors=("TaskError",),
     )
     NO_VERDICT = Row(
-        "a task directory's tests give no verdict, in an untouched copy of the sandbox either",
-        "mend the tests; in the confined sandbox they cannot fetch tools: use an image",
-        errors=("ScoringError",),
+        "scoring fails on a neutral answer as well, in an untouched sandbox where one is needed, or that could not be "
+        "tried: the row, its tests, a rubric's code, or the judge is at fault",
+        "what the message names; in the confined sandbox tests cannot fetch tools: use an image",
+        errors=("ScoringError", "JudgeError"),
+        again=False,
     )
     WRONG_PLACE = Row(
         "the work directory is not an absolute path, or is part of the system; a row asks for an image on the local "

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from verifiers.v1.errors import SandboxError
 
 from agent_sandbox.confined.supervisor import messages
+from agent_sandbox.toolbox.scoring import exempt
 
 _BLOCKING_TIMEOUT_S = 10.0
 _BUSY_TIMEOUT_S = 30.0
@@ -90,7 +91,7 @@ class Channel:
         """
         try:
             if not self.is_open:
-                raise SandboxError(self._describe_loss())
+                raise exempt(SandboxError(self._describe_loss()))
             identifier = next(self._ids)
             encoded = (kind.encode(), b"%d" % identifier, *map(_encode, fields))
         except BaseException:
@@ -183,7 +184,7 @@ class Channel:
         future = self._pending.pop(identifier)
         if not future.done():
             why = f"{error.strerror} for {_BUSY_TIMEOUT_S:g} s, in all processes of this user: raise its ulimit -n"
-            future.set_exception(SandboxError(why))
+            future.set_exception(exempt(SandboxError(why)))
 
     def _on_readable(self) -> None:
         while self.is_open:
@@ -225,4 +226,4 @@ class Channel:
         pending, self._pending = self._pending, {}
         for future in pending.values():
             if not future.done():
-                future.set_exception(SandboxError(self._describe_loss()))
+                future.set_exception(exempt(SandboxError(self._describe_loss())))

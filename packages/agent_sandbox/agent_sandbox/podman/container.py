@@ -25,6 +25,7 @@ from agent_sandbox.confined.arguments import HERE
 from agent_sandbox.confined.channel import Channel
 from agent_sandbox.confined.interpreter import base_python
 from agent_sandbox.podman import engine, left_behind
+from agent_sandbox.toolbox.scoring import exempt
 
 logger = logging.getLogger("verifiers.v1.agent_sandbox.podman")
 
@@ -141,7 +142,7 @@ class Container:
         """Return if the container is still there, else raise a `SandboxError` that says what was `doing`."""
         if not self.lives:
             gone = f"is gone while {doing}: removed or killed from outside, or out of memory"
-            raise SandboxError(f"container {self.name} {'is not started' if self._channel is None else gone}")
+            raise exempt(SandboxError(f"container {self.name} {'is not started' if self._channel is None else gone}"))
 
     def close_channel(self) -> None:
         """Fail what is pending and let the supervisor end; idempotent, on the event loop."""

@@ -5,9 +5,9 @@ one bounded probe decides whether there is still a sandbox to blame it on. Of a 
 because an agent that is root inside can have replaced whatever would be run there.
 
 Invariant: it returns only what an accepted exit code says. Everything else is an error that begins with what failed,
-and it is a `vf.SandboxError` whenever the sandbox itself is gone. What is kept of a program's output is bounded while
-it streams, in every sandbox of this machine. verifiers' local containers collect whatever comes, so there the engine's
-client is read here; other sandboxes bound it themselves.
+and it is a `vf.SandboxError`, none of the agent's (`exempt`), whenever the sandbox itself is gone. What is kept of a
+program's output is bounded while it streams, in every sandbox of this machine. verifiers' local containers collect
+whatever comes, so there the engine's client is read here; other sandboxes bound it themselves.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ import verifiers.v1 as vf
 from verifiers.v1.utils.aio import run_shielded
 
 from agent_sandbox.toolbox.container_engine import engine_of
+from agent_sandbox.toolbox.processes import agent_can_cause
+from agent_sandbox.toolbox.scoring import causes, exempt, is_exempt
 from agent_sandbox.verifiers_040 import exec_command
 
 OUT_OF_TIME = 124
@@ -45,7 +47,20 @@ async def is_alive(runtime: vf.Runtime) -> bool:
 async def require_alive(runtime: vf.Runtime, doing: str) -> None:
     """Return if the sandbox still runs, else raise a `SandboxError` that says what was `doing`."""
     if not await is_alive(runtime):
-        raise vf.SandboxError(f"sandbox {runtime.name!r} is gone while {doing}")
+        raise exempt(vf.SandboxError(f"sandbox {runtime.name!r} is gone while {doing}"))
+
+
+async def is_infrastructure(error: Exception, runtime: vf.Runtime | None) -> bool:
+    """Whether an error in scoring a rollout, whose sandbox is `runtime`, says nothing of what the agent made: it is
+    `exempt`, or the sandbox's own service failed, or the sandbox is gone."""
+    if is_exempt(error):
+        return True
+    failed = [one for one in causes(error) if isinstance(one, vf.SandboxError)]
+    if not failed:
+        return False
+    if runtime is None or not agent_can_cause(runtime, failed[0]):
+        return True
+    return not await is_alive(runtime)
 
 
 async def run_for(
@@ -98,7 +113,7 @@ async def run_checked(
     if answered and result.exit_code != OUT_OF_TIME:
         return result
     if not await is_alive(runtime):
-        raise vf.SandboxError(f"sandbox {runtime.name!r} is gone: {failure}")
+        raise exempt(vf.SandboxError(f"sandbox {runtime.name!r} is gone: {failure}"))
     if answered:
         return result
     said = (result.stderr.strip() or result.stdout.strip())[-500:]

@@ -87,7 +87,7 @@ async def run_command(
     argv[0] = shell
     started = time.monotonic()
     limit = timeout + _KILL_AFTER + _HOST_GRACE
-    with scoring_of(runtime).in_program():
+    with scoring_of(runtime).agents_time():
         result = await run_for(runtime, argv, limit, f"{command!r} could not be run", variables)
     duration = time.monotonic() - started
     timed_out = duration >= timeout and result.exit_code in _ENDED_BY_TIMEOUT

@@ -6,23 +6,84 @@ no other module keeps anything by the id of a trace. The trace itself holds it, 
 no dump.
 
 Invariants: however many parts of a scoring wait at once, its clock stands still from the first to the last of them; a
-scoring that took too long says whether programs used the time that may be the agent's; and a spare box has the task's
-setup behind it, has never held an agent, and is gone when its context ends.
+scoring that took too long says whether the agent's own time was what it used; and a spare box has the task's setup
+behind it, has never held an agent, and is gone when its context ends.
+
+An error in scoring is the agent's doing, and a reward of 0, unless it is `exempt`: it was raised where nothing of the
+agent's has a part (`not_the_agents`), or this machine ran out of what it has. `opencode_rubrics.rubric` acts on that.
 """
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import verifiers.v1 as vf
 
+ErrorT = TypeVar("ErrorT", bound=BaseException)
+
 _STATE = "_opencode_rollout"
+_EXEMPT = "_opencode_exempt"
+_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_RESOURCES = _DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN}
 
 
 class ScoringError(vf.TaskError):
-    """Scoring could not be done; the message says what to do. Recorded with the stop `scoring_error`."""
+    """Scoring could not be done, whatever the agent made; the message says what to do. Recorded with the stop
+    `scoring_error`. Raised while reading what the agent made it is like any error there: see `not_the_agents`."""
+
+
+@contextlib.contextmanager
+def not_the_agents() -> Iterator[None]:
+    """Have what the body raises be an error of the row, the configuration or the place, and never the agent's 0.
+
+    For preparations, controls, and work in a sandbox that holds nothing of the agent's; the body may await.
+    """
+    try:
+        yield
+    except Exception as error:
+        exempt(error)
+        raise
+
+
+def exempt(error: ErrorT) -> ErrorT:
+    """The same error, which from now on is none of the agent's, also where another is raised from it."""
+    setattr(error, _EXEMPT, True)
+    return error
+
+
+def is_exempt(error: BaseException) -> bool:
+    """Whether an error, or one behind it, is `exempt`, or says that this machine ran out of disk, memory, descriptors
+    or processes. In an error of a sandbox only descriptors count: its disk and memory may be the agent's to fill."""
+    behind = causes(error)
+    if any(hasattr(one, _EXEMPT) for one in behind):
+        return True
+    known = _DESCRIPTORS if any(isinstance(one, vf.SandboxError) for one in behind) else _RESOURCES
+    return any(_exhausted(one, known) for one in behind)
+
+
+def _exhausted(error: BaseException, known: frozenset[int]) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in known
+    threads = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return threads or isinstance(error, MemoryError | BrokenExecutor)
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """An error, what brought it about, and what groups among these hold."""
+    found: list[BaseException] = []
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is None or one in found:
+            continue
+        found.append(one)
+        left += [one.__cause__ or (None if one.__suppress_context__ else one.__context__)]
+        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+    return found
 
 
 @dataclass(frozen=True)
@@ -47,12 +108,12 @@ class ScoringTimeout(Exception):
 
     Args:
         message: what took too long.
-        in_programs: whether programs used it: one ran in the end, or they ran for half of it.
+        agents: whether the agent's own time used it: it went on in the end, or was half of it.
     """
 
-    def __init__(self, message: str, *, in_programs: bool = False) -> None:
+    def __init__(self, message: str, *, agents: bool = False) -> None:
         super().__init__(message)
-        self.in_programs = in_programs
+        self.agents = agents
 
 
 class Scoring:
@@ -66,15 +127,21 @@ class Scoring:
         self.boxes = boxes
         self._clock: _Clock | None = None
 
-    def spare_box(self, order: BoxOrder | None = None) -> contextlib.AbstractAsyncContextManager[vf.Runtime]:
-        """A second sandbox of the rollout: as the agent's was before the agent, or one for the tests alone.
+    @contextlib.asynccontextmanager
+    async def spare_box(self, order: BoxOrder | None = None) -> AsyncIterator[vf.Runtime]:
+        """A second sandbox of the rollout: as the agent's was before the agent, or one for the tests alone. What keeps
+        it from being made is not the agent's.
 
         Raises:
             ScoringError: nobody offers any: the environment is not one of ours.
         """
-        if self.boxes is None:
-            raise ScoringError("this environment gives scoring no sandbox of its own: use opencode-env (--env.id)")
-        return self.boxes(order or BoxOrder())
+        async with contextlib.AsyncExitStack() as stack:
+            with not_the_agents():
+                if self.boxes is None:
+                    told = "this environment gives scoring no sandbox of its own: use opencode-env (--env.id)"
+                    raise ScoringError(told)
+                box = await stack.enter_async_context(self.boxes(order or BoxOrder()))
+            yield box
 
     @contextlib.asynccontextmanager
     async def time(self, seconds: float | None) -> AsyncIterator[None]:
@@ -88,13 +155,13 @@ class Scoring:
             return
         try:
             async with asyncio.timeout(seconds) as limit:
-                clock = self._clock = _Clock(limit)
+                clock = self._clock = _Clock(limit, seconds)
                 yield
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            used = clock.cut or clock.in_programs >= seconds / 2
-            raise ScoringTimeout(f"scoring took longer than {seconds:g} s", in_programs=used) from error
+            used = clock.cut or clock.agents >= seconds / 2
+            raise ScoringTimeout(f"scoring took longer than {seconds:g} s", agents=used) from error
         finally:
             self._clock = None
 
@@ -102,25 +169,47 @@ class Scoring:
         """Stop the clock, if there is one."""
         return contextlib.nullcontext() if self._clock is None else self._clock.stopped()
 
-    def in_program(self) -> contextlib.AbstractContextManager[None]:
-        """Count the time of a program that may run the agent's code, if there is a clock."""
-        return contextlib.nullcontext() if self._clock is None else self._clock.in_program()
+    def agents_time(self) -> contextlib.AbstractContextManager[None]:
+        """Count the time of a program that may run the agent's code, or of work that is bounded by what it made alone
+        (listing, unpacking or taking out its files), if there is a clock."""
+        return contextlib.nullcontext() if self._clock is None else self._clock.agents_time()
+
+    @contextlib.asynccontextmanager
+    async def control(self) -> AsyncIterator[None]:
+        """Let the body, which scores an answer of ours, take as long as the whole scoring may, on a clock of its own.
+
+        Raises:
+            ScoringError: it took longer.
+        """
+        clock = self._clock
+        with self.not_counted():
+            self._clock = None
+            try:
+                async with asyncio.timeout(None if clock is None else clock.seconds) as limit:
+                    yield
+            except TimeoutError as error:
+                if limit.expired():
+                    raise ScoringError("it took longer than scoring may") from error
+                raise
+            finally:
+                self._clock = clock
 
 
 class _Clock:
-    def __init__(self, limit: asyncio.Timeout) -> None:
+    def __init__(self, limit: asyncio.Timeout, seconds: float) -> None:
+        self.seconds = seconds
         self._limit = limit
         self._waiting = 0
         self._left = 0.0
         self._running = 0
         self._started = 0.0
-        self.in_programs = 0.0
-        """Seconds in which at least one program ran."""
+        self.agents = 0.0
+        """Seconds that were the agent's."""
         self.cut = False
-        """Whether one ran when the time was over."""
+        """Whether the time was over in the middle of those."""
 
     @contextlib.contextmanager
-    def in_program(self) -> Iterator[None]:
+    def agents_time(self) -> Iterator[None]:
         if self._running == 0:
             self._started = asyncio.get_running_loop().time()
         self._running += 1
@@ -130,7 +219,7 @@ class _Clock:
             self._running -= 1
             self.cut = self.cut or self._limit.expired()
             if self._running == 0:
-                self.in_programs += asyncio.get_running_loop().time() - self._started
+                self.agents += asyncio.get_running_loop().time() - self._started
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
