@@ -208,13 +208,14 @@ async def test_controls_of_a_rubrics_own_are_none_of_the_agents() -> None:
         with not_the_agents():
             int("the control")
 
-    def wrapped() -> object:
+    def wrapped() -> None:
         try:
             control()
         except ValueError as error:
             raise KeyError("wrapped") from error
 
-    for failure in (control, wrapped):
+    failures: list[Callable[[], object]] = [control, wrapped]
+    for failure in failures:
         with pytest.raises(vf.TaskError):
             await scored(picky(failure))
 
