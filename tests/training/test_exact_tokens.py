@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.cli_agent.outcome_rule import overflowed
+from opencode_env.cli_agent.outcomes import NO_ANSWER
 
 from tests.support.families import GLM, Family, Qwen3
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
@@ -172,6 +173,16 @@ async def test_an_overflow_ends_the_rollout_and_what_came_before_is_exact(tokeni
     assert 1 < len(played.engine.calls) < 50
     assert played.main.info["agent"]["outcome"] == "context_window"
     assert overflowed(played.main.calls)
+
+
+@pytest.mark.usefixtures("light_agent")
+async def test_a_first_prompt_that_does_not_fit_into_the_window_is_an_error(tokenizer: Path) -> None:
+    family = Qwen3(thinks=False)
+    played = await train(tokenizer, family, [Says(family.answer("yes"))], window=20)
+    assert played.main.last_error is not None
+    assert played.main.last_error.type == "ProviderError"
+    assert played.main.last_error.message.startswith(f"{NO_ANSWER}: Prompt length (")
+    assert (played.engine.asked, played.main.num_turns, played.main.stop_condition) == (0, 0, "provider_error")
 
 
 @pytest.mark.usefixtures("light_agent")

@@ -77,4 +77,5 @@ def test_a_sandbox_that_dies_in_mid_run_is_a_typed_error_and_never_a_reward(
     if not runs.subject.confined:
         pytest.skip("only a confined local sandbox can be killed from here")
     assert main.asked("killed"), row("killed").broken("The agent had not asked its model: nothing was killed.")
-    assert_unscored(row("killed"), ("SandboxError: ",), "The sandbox was killed")
+    # Once the agent has run a command, its programs can have ended the sandbox.
+    assert_unscored(row("killed"), ("SandboxError: ", "SandboxEndedError: "), "The sandbox was killed")
