@@ -1,6 +1,7 @@
 """What counts as evidence that the endpoint ended a run, case by case."""
 
 import time
+from collections.abc import Sequence
 
 import pytest
 import verifiers.v1 as vf
@@ -85,6 +86,20 @@ def test_programs_that_flood_the_endpoint_are_to_blame_for_what_it_does_then() -
     assert endpoint_failure(Evidence(calls, programs=[at(NOW - 300)] * 50, patience=PATIENCE)) is not None
     unrecorded = [at(NOW - 3000)] * RECORDED_PROGRAM_CALLS
     assert endpoint_failure(Evidence(calls, programs=unrecorded, patience=PATIENCE)) is None
+
+
+def test_time_that_is_over_while_the_endpoint_wants_to_be_left_alone_is_the_endpoints() -> None:
+    def found(waits: Sequence[float], over: float, programs: Sequence[ModelCall] = ()) -> bool:
+        evidence = Evidence([ANSWERED, failed(429)], programs, PATIENCE, time_over=NOW + over, waits=waits)
+        return endpoint_failure(evidence) is not None
+
+    assert found([0.0, 600.0], 590)
+    assert not found([0.0, 600.0], 601)
+    assert not found([0.0, 0.0], 61)
+    # Programs that asked for so much within as long a time as the endpoint limits them for may have caused that.
+    assert not found([0.0, 600.0], 590, [at(NOW - 590)] * 20)
+    assert found([0.0, 600.0], 590, [at(NOW - 601)] * 20)
+    assert found([0.0, 0.0], 50, [at(NOW - 590)] * 20)
 
 
 def timed_out(*calls: ModelCall, hands: bool = True) -> AnyTrace:

@@ -97,6 +97,21 @@ async def test_before_the_first_tool_call_a_failed_call_is_the_infrastructures(s
     assert ending(await played(asks(1), faulty("status", status=status))) == "ProviderError"
 
 
+async def test_how_long_an_endpoint_wants_to_be_left_alone_is_known_of_the_failed_call() -> None:
+    async def doing(asking: Asking) -> int:
+        for _ in range(3):
+            await asking.ask()
+        gateway = rollout_of(asking.trace).gateway
+        assert gateway is not None
+        waits.extend(gateway.waits_of(asking.trace.calls))
+        return 0
+
+    waits: list[float] = []
+    limited = faulty("status", status=429, retry_after=40)
+    await played(doing, bash("ls"), limited, limited, DONE)
+    assert waits == [0.0, 40.0, 40.0]
+
+
 async def test_a_crash_is_scored_or_with_the_option_an_error_that_no_failed_call_hides() -> None:
     script = (bash("ls"), FAILS)
     assert_own(await played(asks(2, KILLED), *script), "exited 137")

@@ -56,7 +56,7 @@ def assert_aligned(trace: AnyTrace) -> None:
         assert isinstance(message, AssistantMessage)
         assert "".join(entry["tokens"]) == said(message)
         assert call.usage is not None
-        assert len(entry["tokens"]) == call.usage.completion_tokens
+        assert len(entry["tokens"]) == entry["completion_tokens"] == call.usage.completion_tokens
         assert entry["logprobs"] == [-(n % 8 + 1) / 8 for n in range(1, len(entry["tokens"]) + 1)]
 
 
@@ -134,3 +134,21 @@ async def test_what_an_endpoint_reports_otherwise_is_none(reported: Any) -> None
     kept_logprobs.collect(call, {"choices": [{"logprobs": reported}]})
     kept_logprobs.keep(call)
     assert kept_logprobs.RECORD not in rollout.main.info
+
+
+@pytest.mark.parametrize(("usage", "sampled"), [({"completion_tokens": 3}, 3), (None, None)])
+async def test_an_entry_says_how_many_tokens_were_sampled_where_a_stream_left_some_out(
+    usage: dict[str, int] | None, sampled: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with role_server() as server, server.rollout() as rollout:
+        await rollout.ask("a question")
+    call = call_of(asking(rollout).session)
+    record = rollout.main.calls[0]
+    assert record.usage is not None
+    call.record = record.model_copy(update={"usage": usage and record.usage.model_copy(update=usage)})
+    kept_logprobs.collect(call, {"choices": [{"logprobs": {"content": [{"token": "a", "logprob": -1.0}]}}]})
+    for _ in range(2):  # an endpoint is warned of once
+        kept_logprobs.keep(call)
+    assert [entry["completion_tokens"] for entry in rollout.main.info[kept_logprobs.RECORD]] == [sampled] * 2
+    told = [one.getMessage() for one in caplog.records if "logprobs of" in one.getMessage()]
+    assert [("1 of" in one, "3 tokens" in one, "ask-streamed" in one) for one in told] == [(True,) * 3] * bool(sampled)

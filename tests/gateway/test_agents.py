@@ -73,3 +73,18 @@ async def test_an_agent_whose_own_request_outgrows_the_bounds_is_scored() -> Non
     assert (played.trace.stop_condition, played.scored) == ("request_refused", True)
     assert [call.error for call in played.trace.calls] == [None]
     assert "larger than" in played.trace.info["gateway"]["last_refused"]
+
+
+async def test_programs_that_fill_the_trace_stop_a_rollout_that_is_scored() -> None:
+    attack = "print(*(ask(chat(f'{n}' + 'x' * 3000000, 'say it')) for n in range(8)))"
+    script = [runs(attack), *[Reply(text="done")] * 8]
+    # Without the digests, as before: the bound alone.
+    played = await attacked(script, GatewayConfig(max_trace=10_000_000, max_program_text=None))
+    assert played.trace.ok, played.trace.errors
+    assert (played.trace.stop_condition, played.scored) == ("max_trace", True)
+    assert len(played.trace.model_dump_json()) < 15_000_000
+    # With them nothing is full, and each is known.
+    played = await attacked(script, GatewayConfig(max_trace=10_000_000))
+    assert (played.trace.ok, played.scored) == (True, True)
+    assert played.tool_results()[0].split() == ["200"] * 8
+    assert len(played.trace.model_dump_json()) < 1_000_000

@@ -3,13 +3,16 @@
 import asyncio
 import gc
 import gzip
+import hashlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception import GatewayConfig, cpu_budget
+from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, cpu_budget
+from opencode_env.cli_agent.rollout import rollout_of
 
 from tests.gateway.open_gateway import OPEN
 from tests.rlm.role_server import SUB, Rollout, role_server
@@ -225,3 +228,102 @@ async def test_bodies_of_one_rollout_wait_for_memory_and_then_pass() -> None:
     async with role_server(gateway=GatewayConfig(max_body=MILLION)) as server, server.rollout() as rollout:
         answers = await asyncio.gather(*(rollout.ask(f"{number}{text}") for number in range(20)))
         assert {answer.status for answer in answers} == {200}
+
+
+def long(number: int, size: int, *more: dict[str, object], **fields: object) -> str:
+    """A call of a program's: that much text, and a short question behind it."""
+    messages = [{"role": "user", "content": f"{number} {'x' * size} \U0001f600"}, {"role": "user", "content": "hi"}]
+    return json.dumps({"model": "m", "messages": [*messages, *more], **fields})
+
+
+@asynccontextmanager
+async def with_program(gateway: GatewayConfig) -> AsyncIterator[Rollout]:
+    """A rollout whose agent's own program is known by its mark: what bears none is of another."""
+    async with role_server(gateway=gateway) as server, server.rollout() as rollout:
+        mark = f"{rollout_of(rollout.main).program.new_run()}:own"
+        assert (await rollout.ask("go", {MARK_HEADER: mark})).status == 200
+        yield rollout
+
+
+def held(rollout: Rollout) -> int:
+    """Bytes of a rollout's main trace."""
+    return len(rollout.main.model_dump_json())
+
+
+def called(arguments: str, result: str) -> Sequence[dict[str, Any]]:
+    """A call of a tool, its result, and a short question behind it."""
+    function = {"name": "t", "arguments": arguments}
+    call = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+    return call, {"role": "tool", "tool_call_id": "c", "content": result}, {"role": "user", "content": "hi"}
+
+
+def described(name: str, text: str) -> list[dict[str, object]]:
+    return [{"type": "function", "function": {"name": name, "description": text}}]
+
+
+def schema(text: str) -> dict[str, object]:
+    return {"type": "json_schema", "json_schema": {"name": "s", "schema": {"const": text}}}
+
+
+PROGRAMS: dict[str, Callable[[str], str]] = {
+    "a text": lambda text: chat(f"[{said(text)}, {said('hi')}]").decode(),
+    "many texts": lambda text: chat(
+        f"[{','.join([said(f'{n} {text[: len(text) // 400]}') for n in range(400)])}]"
+    ).decode(),
+    "parts": lambda text: long(
+        0, 0, {"role": "user", "content": [{"type": "text", "text": text}]}, *called("{}", "ok")
+    ),
+    "tools": lambda text: long(0, 0, tools=described(text[:8], text)),
+    "a setting": lambda text: long(0, 0, response_format=schema(text)),
+    "a call": lambda text: long(0, 0, *called(json.dumps([text]), text)),
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+async def test_what_programs_say_at_length_takes_no_more_of_a_trace_than_what_they_say_shortly(case: str) -> None:
+    made, taken = PROGRAMS[case], []
+    for size in (200_000, 2_000_000):
+        async with with_program(GatewayConfig()) as rollout:
+            before = held(rollout)
+            for number in range(3):
+                answer = await rollout.post(made(f"{number:08}{'x' * size}").encode())
+                assert answer.status == 200, answer.body[:500]
+            taken.append(held(rollout) - before)
+    # Ten times the text, and about as much of it is kept.
+    assert taken[1] < 1.5 * taken[0]
+    assert taken[1] < 2_000_000
+
+
+async def test_a_long_text_is_known_by_its_ends_and_digest_and_goes_upstream_whole() -> None:
+    async with with_program(GatewayConfig()) as rollout:
+        for more in ((), ({"role": "assistant", "content": "echo hi"}, {"role": "user", "content": "and now"})):
+            assert (await rollout.post(long(7, 300_000, *more))).status == 200
+        text = f"7 {'x' * 300_000} \U0001f600"
+        assert [request.body["messages"][0]["content"] for request in rollout.model.requests[1:]] == [text, text]
+        (kept,) = [node for node in rollout.main.nodes if "SHA-256" in str(node.message.content)]
+        assert hashlib.sha256(text.encode()).hexdigest() in str(kept.message.content)
+        assert (str(kept.message.content)[:3], str(kept.message.content)[-1]) == ("7 x", "\U0001f600")
+        # The second call goes on from the first one's answer.
+        assert rollout.main.num_branches == 2
+
+
+@pytest.mark.parametrize("unmarked", [True, False])
+async def test_full_traces_are_a_stop_and_sub_calls_count_and_are_refused(unmarked: bool) -> None:
+    bounds = GatewayConfig(max_trace=3_000_000, max_program_text=None)
+    async with with_program(bounds) as rollout:
+        headers = {} if unmarked else SUB
+        statuses = [(await rollout.post(long(n, 400_000), headers)).status for n in range(3)]
+        # A character that needs four bytes makes all of a text take as much memory: 1.6 MB each.
+        assert statuses == [200, 200, 400]
+        assert rollout.main.stop_condition == ("max_trace" if unmarked else None)
+        assert rollout.side.session.limit_reached == (None if unmarked else "max_trace")
+        answer = await rollout.ask("go on")
+        assert (answer.status, "max_trace" in answer.text) == (400, True)
+        assert rollout.main.stop_condition == "max_trace"
+        assert rollout.session.error is None
+
+
+async def test_what_the_agent_itself_says_is_kept_whole() -> None:
+    async with role_server() as server, server.rollout() as rollout:
+        assert (await rollout.post(long(1, 300_000))).status == 200
+        assert any(len(str(node.message.content)) > 300_000 for node in rollout.main.nodes)

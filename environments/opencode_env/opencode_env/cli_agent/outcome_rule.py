@@ -115,6 +115,9 @@ class Evidence:
     """When the run's time limit ended it, if that did."""
     keys: Sequence[str | None] = ()
     """For each of its own calls the key by which the sends of one call are known; empty or None: they are of one."""
+    waits: Sequence[float] = ()
+    """For each of its own calls the seconds after which the endpoint wanted it to come again; empty or 0: it named
+    none."""
     load: Callable[[float, float], int] = lambda start, end: 0
     """How many requests of the programs were at the endpoint between two moments, answered or not."""
 
@@ -123,8 +126,13 @@ class Evidence:
         """What there is of the run whose first model call is number `first_call`."""
         own, rollout = own_calls(trace, first_call), rollout_of(trace)
         others, waits = program_calls(trace, rollout.first_call), rollout.program.longest_under_way
-        keys = () if rollout.gateway is None else rollout.gateway.step_keys(own)
-        return cls(own, others, patience_of(harness), waits, time_over, keys, rollout.program_load)
+        gateway = rollout.gateway
+        keys, named = ((), ()) if gateway is None else (gateway.step_keys(own), gateway.waits_of(own))
+        return cls(own, others, patience_of(harness), waits, time_over, keys, named, rollout.program_load)
+
+    def rest(self, failed: int = 1) -> float:
+        """The longest seconds that the program may have rested behind one of its last calls."""
+        return max(_LONGEST_REST_S, *self.waits[-failed:], 0.0)
 
 
 def endpoint_failure(evidence: Evidence) -> RolloutError | None:
@@ -139,7 +147,7 @@ def endpoint_failure(evidence: Evidence) -> RolloutError | None:
     sends = max(Counter(evidence.keys[-len(failed) :]).values(), default=len(failed))
     last = failed[0]
     assert last.error is not None
-    in_time = evidence.time_over is not None and evidence.time_over - last.time.end <= _LONGEST_REST_S
+    in_time = evidence.time_over is not None and evidence.time_over - last.time.end <= evidence.rest()
     if last.error.status_code in _FINAL or sends >= patience.sends or in_time:
         return as_exception(last.error)
     return None
@@ -156,7 +164,8 @@ def _is_the_endpoints(call: ModelCall) -> bool:
 
 def _flooded(evidence: Evidence, failed: Sequence[ModelCall]) -> bool:
     """Whether the agent's programs asked so much that the endpoint may have failed the agent's own calls for that."""
-    programs, since = evidence.programs, failed[-1].time.start - _LONGEST_REST_S
+    # What an endpoint limits for so long may have been asked for as long before.
+    programs, since = evidence.programs, failed[-1].time.start - evidence.rest(len(failed))
     # Of failed ones the trace keeps the first only.
     if len(programs) >= RECORDED_PROGRAM_CALLS or sum(call.time.end >= since for call in programs) >= _FLOOD:
         return True

@@ -74,9 +74,9 @@ class Outcome(Enum):
         metric="agent_timeout",
     )
     LIMIT = Row(
-        "`max_turns`, a token budget, a stop of the task's",
+        "`max_turns`, a token budget, the bytes of the traces (`--env.gateway.max-trace`), a stop of the task's",
         "raise the limit if it is not meant",
-        also="stop `max_turns`, `max_*_tokens`, …",
+        also="stop `max_turns`, `max_*_tokens`, `max_trace`, …",
     )
     CONTEXT_FULL = Row(
         "the conversation outgrew the model's window",

@@ -24,6 +24,12 @@ class GatewayConfig(BaseConfig):
     calls too; None takes the reservation away with it."""
     max_waiting_calls: int | None = Field(1024, ge=1)
     """Requests of one rollout that are open at once, waiting ones included; more are answered 429."""
+    max_trace: int | None = Field(256 * 1024 * 1024, ge=1)
+    """Bytes that the calls of one rollout may leave on its traces; when they have, it is stopped (`max_trace`) and
+    scored. Sub calls count, and are refused then."""
+    max_program_text: int | None = Field(64 * 1024, ge=1024)
+    """Bytes of what one call of the agent's programs says anew, beyond which a trace keeps of its long texts beginning,
+    end and SHA-256. A call that is sampled from tokens is kept whole."""
     max_share: FiniteFloat | None = Field(0.1, gt=0, le=1)
     """Share of the serving thread's time that one rollout's requests may take for long; whoever takes more waits."""
     idle_timeout: FiniteFloat | None = Field(300.0, gt=0)

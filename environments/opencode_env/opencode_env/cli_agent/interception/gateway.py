@@ -17,7 +17,7 @@ from verifiers.v1.types import Tool
 from opencode_env.cli_agent.interception.beginnings import Beginnings
 from opencode_env.cli_agent.interception.call_slots import MainCalls
 from opencode_env.cli_agent.interception.config import GatewayConfig
-from opencode_env.cli_agent.interception.cpu_budget import CpuBudget, Memory
+from opencode_env.cli_agent.interception.cpu_budget import CpuBudget, Memory, TraceBytes
 from opencode_env.cli_agent.interception.history import History
 from opencode_env.cli_agent.interception.own_calls import AgentProgram, ProgramLoad
 from opencode_env.cli_agent.interception.refusals import RequestRefused
@@ -85,6 +85,8 @@ class Gateway:
         """Of the main and the sub session."""
         self.cpu = CpuBudget(config.max_share)
         self.memory = Memory(None if config.max_body is None else _BODIES_HELD * config.max_body)
+        self.left = TraceBytes(config.max_trace, config.max_program_text)
+        """What the rollout's calls have left on its traces."""
         self.offered: dict[bool, tuple[dict[str, Any], list[Tool] | None]] = {}
         """The tools of the newest main (True) and sub call, as they came and typed."""
         self.open = 0
@@ -96,6 +98,8 @@ class Gateway:
         """Bytes and tokens of the newest answered request, by whether it is a main call, and conversation."""
         self.keys: dict[int, str] = {}
         """Of failed calls that bore one, by position in `trace.calls`."""
+        self.waits: dict[int, float] = {}
+        """Of refused calls, the seconds after which the endpoint wanted to be asked again, by that position."""
         self.turns: KeepsTurns | None = None
         self._partial: set[Said] = set()
         self.beginnings = Beginnings(frozenset() if self.echoes is None else self.echoes.side_agents)
@@ -115,8 +119,15 @@ class Gateway:
 
     def step_keys(self, calls: Sequence[ModelCall]) -> Sequence[str | None]:
         """For each recorded call the key by which all sends of one call are known; None where it bore none."""
+        return [self.keys.get(position) for position in self._positions(calls)]
+
+    def waits_of(self, calls: Sequence[ModelCall]) -> Sequence[float]:
+        """For each recorded call the seconds after which it might come again; 0 where the endpoint named none."""
+        return [self.waits.get(position, 0.0) for position in self._positions(calls)]
+
+    def _positions(self, calls: Sequence[ModelCall]) -> Sequence[int]:
         positions = {id(call): position for position, call in enumerate(self.main.trace.calls)}
-        return [self.keys.get(positions.get(id(call), -1)) for call in calls]
+        return [positions.get(id(call), -1) for call in calls]
 
     def _note_partial(self, answers: list[Said]) -> None:
         """Count what was dropped from a request's history, each once, however often it is sent back."""

@@ -2,9 +2,11 @@
 
 verifiers passes them on to the agent and forgets them. A seat asks with its sampling (`--sampling.logprobs`); what an
 agent's programs ask for does not get here, and the agent is not told them. Invariant: an entry is of the very call
-whose answer its node holds, and has one logprob for each token that the endpoint reported, in the order of sampling.
+whose answer its node holds, has one logprob for each token that the endpoint reported, in the order of sampling, and
+says how many were sampled: some endpoints leave out those of what their tool parser holds back in a stream.
 """
 
+import logging
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +16,10 @@ from verifiers.v1.types import Response
 from opencode_env.cli_agent.interception.call import Call
 
 RECORD = "logprobs"
-"""Key in a trace's `info`: for each answer its node, its tokens as texts, and their logprobs; absent without any."""
+"""Key in a trace's `info`: for each answer its node, its tokens as texts, their logprobs, and `completion_tokens`, as
+many as its usage counts (None: it does not); absent without any."""
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
 
 def take_from_answer(call: Call, response: Response) -> Response:
@@ -52,7 +57,23 @@ def collect(call: Call, answer: Any) -> None:
 
 def keep(call: Call) -> None:
     """Put what was heard of the recorded call on its trace, if it was answered."""
-    if call.logprobs and call.session is not None and call.record is not None and call.record.node is not None:
+    if call.session is None or call.record is None or call.record.node is None or not _is_asked_for(call):
+        return
+    usage = None if call.estimated else call.record.usage
+    sampled = None if usage is None else usage.completion_tokens
+    if call.logprobs:
         tokens, logprobs = zip(*call.logprobs, strict=True)
         entry = {"node": call.record.node, "tokens": list(tokens), "logprobs": list(logprobs)}
-        call.session.trace.info.setdefault(RECORD, []).append(entry)
+        call.session.trace.info.setdefault(RECORD, []).append({**entry, "completion_tokens": sampled})
+    endpoint = call.session.ctx.client.base_url
+    if sampled is not None and len(call.logprobs) < sampled and endpoint not in _told:
+        _told.add(endpoint)
+        told = (
+            "the endpoint gave logprobs of %d of an answer's %d tokens, as some do in a stream with calls: "
+            "--env.gateway.ask-streamed false asks for whole answers"
+        )
+        logger.warning(told, len(call.logprobs), sampled)
+
+
+_told: set[str] = set()
+"""The endpoints that were warned of in this process."""

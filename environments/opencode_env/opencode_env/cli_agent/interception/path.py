@@ -68,6 +68,7 @@ RECORD: Sequence[Callable[[Call], None]] = (
     chat_answers.note_forms,
     turn.count,
     note_prompt,
+    turn.weigh,
     arrival.record_caller,
 )
 """After verifiers' server has recorded the call."""

@@ -29,6 +29,7 @@ from opencode_env.cli_agent.interception import path
 from opencode_env.cli_agent.interception.call import CALL, Call
 from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.conversations import finding_own_nodes
+from opencode_env.cli_agent.interception.cpu_budget import MAX_TRACE
 from opencode_env.cli_agent.interception.endpoint import KeptClients
 from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.idle_connections import IdleConnections
@@ -58,6 +59,14 @@ class MainSession(RolloutSession):
         if not (self.request_interceptors or self.request_stops or self.pinned_tool_results):
             return request, [], None
         return await super().rewrite_request(request, **options)
+
+    async def refused(self) -> str | None:
+        """Stop the rollout whose traces are full, or that has reached a limit."""
+        gateway = rollouts.rollout_of(self.trace).gateway
+        if gateway is not None and gateway.left.full:
+            self.trace.stop(MAX_TRACE)
+            return MAX_TRACE
+        return await super().refused()
 
 
 class RoleInterceptionServer(InterceptionServer):
@@ -99,6 +108,8 @@ class RoleInterceptionServer(InterceptionServer):
             self.sessions[sub_bearer] = side.session
         gateway = Gateway(self.gateway, session, rollout.program, model_secret, side, sub_bearer)
         rollout.gateway = self._gateways[model_secret] = gateway
+        if side is not None:
+            side.session.left = gateway.left
         if rollout.turns is not None:
             gateway.turns = rollout.turns
             rollout.turns.registered(gateway)

@@ -26,6 +26,7 @@ from verifiers.v1.types import AssistantMessage, Request
 
 from opencode_env.cli_agent.interception.call_slots import CallSlots, CallTally
 from opencode_env.cli_agent.interception.conversations import history_forks
+from opencode_env.cli_agent.interception.cpu_budget import MAX_TRACE, TraceBytes
 
 ROLE_HEADER = "X-RLM-Role"
 """`main` or `sub`, in any case; without it a request is the main agent's."""
@@ -90,6 +91,8 @@ class SubSession(RolloutSession):
     ) -> None:
         super().__init__(ctx=ctx, trace=trace, limits=limits)
         self.tally = CallTally()
+        self.left = TraceBytes(None, None)
+        """What the rollout's calls have left on its traces; that of the main side."""
         self.limit_reached: str | None = None
         """The first of the seat's limits that refused a call."""
         self._conversation_turns = conversation_turns
@@ -97,7 +100,7 @@ class SubSession(RolloutSession):
 
     async def refused(self) -> str | None:
         """Refuse the call when a budget of the seat is spent."""
-        limit = self.tally.reached(self.limits)
+        limit = MAX_TRACE if self.left.full else self.tally.reached(self.limits)
         if limit is None:
             return None
         self.limit_reached = self.limit_reached or limit

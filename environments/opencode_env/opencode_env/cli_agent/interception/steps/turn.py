@@ -55,8 +55,20 @@ def count(call: Call) -> None:
     gateway.calls.tally.add(call.record, nodes)
     if call.record.node is None:
         gateway.cpu.charge_refusal()
+        position = len(call.session.trace.calls) - 1
         if call.key is not None and call.caller.own:
-            gateway.keys[len(call.session.trace.calls) - 1] = call.key
+            gateway.keys[position] = call.key
+        if call.wait:
+            gateway.waits[position] = call.wait
+
+
+def weigh(call: Call) -> None:
+    """Count what the recorded call has left on its trace, and cut what a program of the agent's said at length."""
+    assert call.session is not None
+    assert call.record is not None
+    # What may be trained on stands beside its tokens, of which an engine's window takes no more.
+    program = call.sub is None and not call.trains and not call.gateway.program.is_own(call.caller)
+    call.gateway.left.take(call.session.trace, call.record, program=program)
 
 
 async def find_history(call: Call) -> None:
