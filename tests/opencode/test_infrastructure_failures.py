@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from agent_sandbox.conformance.promises import runs
 from agent_sandbox.verifiers_040 import backend_of
+from opencode_env.cli_agent.interception import role_interception
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
+from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.runtimes import Runtime
 
 from tests.support.machine import assert_no_longer
@@ -60,6 +62,23 @@ async def test_a_stream_that_never_names_a_finish_reason_is_ended_within_seconds
     played = await play(confined, lambda _: Reply(text="And so on.", faults=fault("no_finish")))
     assert_unscored(played, "ProviderError", "keeps calling the model without end")
     assert_no_longer(played.seconds, 30)
+
+
+async def test_an_endpoint_that_answers_with_a_page_is_asked_once_and_quoted(confined: Place) -> None:
+    async with role_interception(InterceptionServerConfig()) as server:
+        played = await play(confined, faulty("html", body="<p>502 Bad Gateway</p>"), interception=server)
+    assert_unscored(played, "ProviderError", "text/html", "502 Bad Gateway")
+    assert len(played.requests) == 1
+
+
+async def test_opencode_waits_as_long_as_the_endpoint_wants_and_finishes(confined: Place) -> None:
+    seconds = 5.0  # OpenCode's own rest before its second send is of 2.5 s at most
+    limited = Reply(text="Done.", faults=fault("status", status=429, retry_after=seconds, attempts=1))
+    async with role_interception(InterceptionServerConfig()) as server:
+        played = await play(confined, limited, interception=server)
+    assert (played.trace.ok, played.trace.last_reply) == (True, "Done.")
+    first, second = played.requests
+    assert second.received - first.received >= seconds
 
 
 async def test_an_exit_with_code_0_before_any_model_call_is_an_error(fake_program: Path) -> None:

@@ -67,8 +67,9 @@ def weigh(call: Call) -> None:
     assert call.session is not None
     assert call.record is not None
     # What may be trained on stands beside its tokens, of which an engine's window takes no more.
-    program = call.sub is None and not call.trains and not call.gateway.program.is_own(call.caller)
-    call.gateway.left.take(call.session.trace, call.record, program=program)
+    sub = call.sub is not None
+    program = not sub and not call.trains and not call.gateway.program.is_own(call.caller)
+    call.gateway.left.take(call.session.trace, call.record, sub=sub, program=program)
 
 
 async def find_history(call: Call) -> None:
