@@ -10,9 +10,11 @@ from agent_sandbox.confined import (
     Bind,
     ConfinedRuntime,
     LocalSandboxConfig,
+    arguments,
     provision_confined,
     require_private_workdir,
 )
+from agent_sandbox.confined.directory import ROOT
 from verifiers.v1.errors import SandboxError, TaskError
 
 from .conftest import confined, probe, sh
@@ -176,3 +178,13 @@ async def test_a_workdir_elsewhere_is_private_and_writable() -> None:
     async with provision_confined(LocalSandboxConfig(), workdir="/testbed/repo") as box:
         await box.write("x", b"1")
         assert (await box.run(["sh", "-c", "pwd; cat x"], {})).stdout == "/testbed/repo\n1"
+
+
+def test_packages_are_hidden_where_the_host_is_shown_and_nothing_is_mounted_where_an_agent_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent's link in the place of a parent would lead a bubblewrap before 0.12 out of the sandbox."""
+    monkeypatch.setattr(arguments.sysconfig, "get_path", lambda _: str(tmp_path))
+    place, options = str(tmp_path.parent), LocalSandboxConfig()
+    assert arguments._hidden_packages(options, [Bind(tmp_path.parent, place)]) == [str(tmp_path)]
+    assert arguments._hidden_packages(options, [Bind(ROOT / "of-an-agent/home", place)]) == []
