@@ -184,7 +184,7 @@ def test_packages_are_hidden_where_the_host_is_shown_and_nothing_is_mounted_wher
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent's link in the place of a parent would lead a bubblewrap before 0.12 out of the sandbox."""
-    monkeypatch.setattr(arguments.sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     place, options = str(tmp_path.parent), LocalSandboxConfig()
     assert arguments._hidden_packages(options, [Bind(tmp_path.parent, place)]) == [str(tmp_path)]
     assert arguments._hidden_packages(options, [Bind(ROOT / "of-an-agent/home", place)]) == []
