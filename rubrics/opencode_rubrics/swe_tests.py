@@ -7,17 +7,20 @@ or breaks the suite, is a 0; a suite that is broken without it, too, is an error
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.processes import end_agent
-from agent_sandbox.toolbox.scoring import ScoringError, scoring_of
+from agent_sandbox.toolbox.scoring import Scoring, not_the_agents, scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
 
 from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
+from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig, task_field
+from opencode_rubrics.swe.foreign_parsers import foreign_of
 from opencode_rubrics.swe.grading import Change, Grade, grade, untouched_box
+from opencode_rubrics.swe.parsers import PARSERS
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.reader import Reader, reader
 from opencode_rubrics.swe.transfer import archive, ignored_paths, listing
@@ -39,24 +42,31 @@ class SweTestsConfig(RubricConfig):
 class SweTestsRubric(Rubric[SweTestsConfig]):
     """Reward `solved`: 1.0 if all tests that must pass do, and those that passed still do."""
 
+    version = "2"
+
+    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        """The problem; a `TaskError` if the task has none of this kind, a `ScoringError` if its logs' parser is not
+        installed."""
+        problem = task_field(task, "swe", SweProblem, 'rubric "swe-tests" needs a task with a column "swe"')
+        if problem.parser not in PARSERS:
+            foreign_of(problem.parser, problem.options)
+        return {"problem": problem}
+
     @vf.reward
-    async def solved(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """The verdict; a `ScoringError` if the suite gives no evidence in an untouched sandbox either, a `TaskError` if
-        the task has no problem of this kind."""
-        problem, workdir, scoring = _problem(task), workdir_of(trace), scoring_of(trace)
+    async def solved(self, problem: SweProblem, trace: AnyTrace, runtime: vf.Runtime) -> float:
+        """The verdict; a `ScoringError` if the suite gives no evidence in an untouched sandbox either."""
+        workdir, scoring = workdir_of(trace), scoring_of(trace)
         record: dict[str, Any] = {"problem": ""}
         trace.info[INFO_KEY] = record
         await end_agent(runtime)
         # The second sandbox starts while the agent's files are listed.
-        listed = asyncio.create_task(listing(runtime, workdir))
+        listed = asyncio.create_task(_agents_listing(scoring, runtime, workdir))
         try:
             async with untouched_box(scoring, problem) as box:
-                try:
+                with not_the_agents():
                     before = await listing(box, workdir)
-                except TreeError as error:
-                    raise ScoringError(f"in an untouched sandbox {error}") from error
                 try:
-                    change = await _changed(problem, workdir, (box, before), (runtime, await listed))
+                    change = await _changed(problem, workdir, (box, before), (runtime, await listed), scoring)
                 except TreeError as error:
                     record |= {"problem": f"what the agent left cannot be judged, so nothing is solved: {error}"}
                     return 0.0
@@ -69,9 +79,9 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
         return _recorded(record, graded)
 
     @vf.metric
-    async def swe_counts(self, task: vf.TaskData, trace: AnyTrace) -> dict[str, float]:
+    async def swe_counts(self, problem: SweProblem, trace: AnyTrace) -> dict[str, float]:
         """How many tests passed of how many, and what was changed."""
-        record, problem = trace.info.get(INFO_KEY, {}), _problem(task)
+        record = trace.info.get(INFO_KEY, {})
         counted = {name: float(record.get(name, 0)) for name in _COUNTS}
         fail_to_pass = float(len(problem.exact or problem.fail_to_pass))
         totals = {"fail_to_pass_total": fail_to_pass, "pass_to_pass_total": float(len(problem.pass_to_pass))}
@@ -98,30 +108,36 @@ _COUNTS = (
 )
 
 
-def _problem(task: vf.TaskData) -> SweProblem:
-    return task_field(task, "swe", SweProblem, 'rubric "swe-tests" needs a task with a column "swe"')
+async def _agents_listing(scoring: Scoring, runtime: vf.Runtime, workdir: str) -> bytes:
+    with scoring.agents_time():
+        return await listing(runtime, workdir)
 
 
 async def _changed(
-    problem: SweProblem, workdir: str, untouched: tuple[vf.Runtime, bytes], agents: tuple[vf.Runtime, bytes]
+    problem: SweProblem,
+    workdir: str,
+    untouched: tuple[vf.Runtime, bytes],
+    agents: tuple[vf.Runtime, bytes],
+    scoring: Scoring,
 ) -> Change:
     """What the agent changed; a `TreeError` if it cannot be taken out."""
     (box, before), (runtime, after) = untouched, agents
-    async with reader() as reading:
-        asked = await reading.ask("compare", before=before, after=after, row=problem.row_paths)
-        try:
-            files = await _files(reading, runtime, workdir, asked)
-        except TreeError:
-            # Build products may be larger than anything that an agent writes.
-            ignored = await ignored_paths(box, workdir, asked["new"])
-            if not ignored:
-                raise
-            asked = await reading.ask("leave", ignored=ignored)
-            files = await _files(reading, runtime, workdir, asked)
-        originals = b""
-        with suppress(TreeError):  # as far as the untouched sandbox's own can be taken out
-            originals = await archive(box, workdir, files["originals"])
-        return Change(**await reading.ask("change", originals=originals))
+    with scoring.agents_time():
+        async with reader() as reading:
+            asked = await reading.ask("compare", before=before, after=after, row=problem.row_paths)
+            try:
+                files = await _files(reading, runtime, workdir, asked)
+            except TreeError:
+                # Build products may be larger than anything that an agent writes.
+                ignored = await ignored_paths(box, workdir, asked["new"])
+                if not ignored:
+                    raise
+                asked = await reading.ask("leave", ignored=ignored)
+                files = await _files(reading, runtime, workdir, asked)
+            originals = b""
+            with suppress(TreeError):  # as far as the untouched sandbox's own can be taken out
+                originals = await archive(box, workdir, files["originals"])
+            return Change(**await reading.ask("change", originals=originals))
 
 
 async def _files(reading: Reader, runtime: vf.Runtime, workdir: str, asked: dict[str, Any]) -> dict[str, Any]:

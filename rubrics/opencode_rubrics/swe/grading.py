@@ -16,7 +16,7 @@ from agent_sandbox.toolbox.bounded_file import read_bounded
 from agent_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
 from agent_sandbox.toolbox.command import CommandResult
 from agent_sandbox.toolbox.files import upload_bundle
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError
+from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, not_the_agents, scoring_of
 
 from opencode_rubrics.swe.installation import Installed, install
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
@@ -76,7 +76,8 @@ async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir:
         if run.recorded and problem.parser == "exit-code" and run.solved:
             await _hold_against_gold(scoring, problem, workdir, run)
         return Grade(run, patch)
-    log_alone = await _log_alone(scoring, problem, workdir)
+    with not_the_agents():
+        log_alone = await _log_alone(scoring, problem, workdir)
     if log_alone:
         async with untouched_box(scoring, problem) as another:
             run, patch = await _attempt(another, problem, workdir, change, record=False)
@@ -103,8 +104,9 @@ async def _attempt(
 ) -> tuple[SuiteRun, str]:
     installed = await install(box, problem, workdir, change.modules, changed=bool(change.removed))
     try:
-        await put(box, workdir, change.removed, (change.writable, change.folders), change.packed)
-        patch = await _make_patch(box, problem, workdir, change.removed)
+        with scoring_of(box).agents_time():
+            await put(box, workdir, change.removed, (change.writable, change.folders), change.packed)
+            patch = await _make_patch(box, problem, workdir, change.removed)
     except (TreeError, StagingError) as error:
         return _not_run(str(error)), ""
     return await _staged(box, installed, workdir, record=record), patch
@@ -112,7 +114,8 @@ async def _attempt(
 
 async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str, run: SuiteRun) -> None:
     """An exit code names no test: those that pass with the gold patch must have passed, and not been skipped."""
-    gold = await gold_run(scoring, problem, workdir, record=True)
+    with not_the_agents():
+        gold = await gold_run(scoring, problem, workdir, record=True)
     (theirs, key), (ours, ours_key) = gold.record, run.record
     if gold.problem:
         return
