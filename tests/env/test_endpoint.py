@@ -14,14 +14,17 @@ import verifiers.v1 as vf
 from aiohttp import web
 from opencode_env.cli_agent import evaluation
 from opencode_env.cli_agent.evaluation import Evaluation, UnusableEndpointError
+from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from opencode_env.scripted_model.reply import tokens_of
 from opencode_env.scripted_model.server import RecordedRequest
 from opencode_runs.difficulty.rate import rate
+from verifiers.v1.clients import ModelContext
 from verifiers.v1.trace import Error
 
 from tests.support.replies import bash, faulty
 from tests.support.rows import probe, probe_arguments, write_rows
+from tests.support.served_app import served
 from tests.support.user_home import Finished, UserHome, closed_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
@@ -200,6 +203,53 @@ async def test_all_else_warns_and_an_endpoint_is_asked_once(
     await run.require_endpoint(vf.TrainClientConfig(base_url="http://127.0.0.1:9/v1"), "m")
     await Evaluation("none", 10).require_endpoint(config(), "m")
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("status", [200, 400, 403])
+async def test_an_endpoint_without_a_list_is_asked_for_one_token_where_that_is_wanted(
+    caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    asked: list[Any] = []
+
+    async def chat(request: web.Request) -> web.Response:
+        asked.append((request.query_string, await request.json()))
+        return web.json_response({"error": "its own words"}, status=status)
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    async with served(app) as url:
+        endpoint = config(f"{url}/v1?api-version=1")
+        await Evaluation("models", 10).require_endpoint(endpoint, "m")
+        assert asked == []
+        if status == 403:
+            with pytest.raises(UnusableEndpointError, match=r"answered 403 to /chat/completions: .*its own words"):
+                await Evaluation("call", 10).require_endpoint(endpoint, "m")
+        else:
+            await Evaluation("call", 10).require_endpoint(endpoint, "m")
+    [(query, body)] = asked
+    assert (query, body["model"], body["max_tokens"]) == ("api-version=1", "m", 1)
+    assert ("its own words" in caplog.text) == (status == 400)
+
+
+async def test_only_an_evaluation_in_this_process_probes_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    async def plays(*_: Any, **__: Any) -> Any:
+        return failed(0, 400)
+
+    async def probes(self: Evaluation, config: Any, model: str) -> None:
+        seen.append(model)
+
+    monkeypatch.setattr(vf.Env, "run_slot", plays)
+    monkeypatch.setattr(Evaluation, "require_endpoint", probes)
+    monkeypatch.setattr(Evaluation, "ended", lambda self, episode: seen.append("ended"))
+    env: Any = OpenCodeEnv(OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}}))
+    context = ModelContext(model="m", client=config())
+    await env.run_slot(None, context)  # a replay
+    await env.run_slot(None, context, None, on_trace=print)  # a server
+    assert seen == []
+    await env.run_slot(None, context, None, print)
+    assert seen == ["m", "m", "ended"]  # the agent's seat, and its user's
 
 
 def failed(task: int, status: int | None, message: str = "bad request 17") -> Any:
