@@ -6,11 +6,13 @@ that was right. A program that fails, hangs or dies fails its test; a test that 
 rollout, and no test is left out of the count.
 """
 
+import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Literal, Self
 
@@ -202,7 +204,9 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
             await self._require_program(batch.argv[0], programs, limits)
             if name.endswith(".py"):
                 await self._require_control(name, programs, limits)
-        return [self._judged(*of_one, exact=tests.exact) for of_one in zip(tests.tests, keys, ends, strict=True)]
+        judged = partial(self._judged, exact=tests.exact)
+        # Beside the event loop: what programs print may be large.
+        return await asyncio.to_thread(lambda: list(map(judged, tests.tests, keys, ends)))
 
     def _command(self, name: str, function: str | None, *, exact: bool = False) -> list[str]:
         if function is None:

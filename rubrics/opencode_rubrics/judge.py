@@ -34,12 +34,13 @@ MAX_ANSWER_CHARS = 2000
 """A longer answer is not put before the judge: a part of it could agree where all of it does not."""
 
 _CONTROL_TOKEN = re.compile(
-    r"<(?=[|\uff5c<]|/?(?:s|bos|eos|pad|unk|cls|sep|mask|unused\d+|(?:start|end)_of_\w+)>)|\[(?=/?[a-z_]{3,}\])",
-    re.IGNORECASE,
+    r"<(?=[|\uff5c<]|/?[^\s<>]{1,64}>)|\[(?=[|>~]|\w?[~!]|/?[^\W\d]{3,64}\d{0,9}\])|\](?=[~!<])"
 )
 """The first character of what models take for the end of a turn, or the beginning of another, wherever it stands."""
 
-_INTRODUCTION = r"(?:(?:final\s+)?(?:verdict|answer|judg(?:e)?ment)\b[\W_]*(?:is\b)?[\W_]*)?"
+_BETWEEN = r"[\W_]{0,64}"
+"""Bounded, so that no line of a reply takes long."""
+_INTRODUCTION = rf"(?:(?:final\s+)?(?:verdict|answer|judg(?:e)?ment)\b{_BETWEEN}(?:is\b{_BETWEEN})?)?"
 _PLACEHOLDERS = ("{question}", "{reference}", "{answer}")
 
 
@@ -184,8 +185,9 @@ def read_verdict(text: str, choices: Sequence[str]) -> str | None:
     if "<think>" in text and "</think>" not in text:
         return None
     spelled = {choice.lower(): choice for choice in choices}
-    line = re.compile(rf"[\W_]*{_INTRODUCTION}({'|'.join(map(re.escape, choices))})[\W_]*", re.IGNORECASE)
+    shown = "|".join(map(re.escape, choices))
+    line = re.compile(rf"{_BETWEEN}{_INTRODUCTION}({shown}){_BETWEEN}", re.IGNORECASE)
     said = [words for words in text.rpartition("</think>")[2].splitlines() if words.strip()]
-    found = [line.fullmatch(re.sub(r"\\(?:boxed|text)\s*", "", words)) for words in said]
+    found = [line.fullmatch(re.sub(r"\\(?:boxed|text)\s*", "", words).strip()) for words in said]
     named = {match[1].lower() for match in found if match}
     return spelled[named.pop()] if found and found[-1] and len(named) == 1 else None

@@ -23,17 +23,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from opencode_rubrics.reward_file import Verdict
 
 _CODES = {126: "which cannot be run", 127: "which was not found"}
-_LINE = re.compile(
-    r"^.*(?:"
+_LACKS = re.compile(
     r"command not found"  # bash, zsh, also through `sudo`
     r"|: (?:\d+|line \d+): \S+: (?:not found|Permission denied)"  # dash, busybox; bash where it cannot be run
     r"|\b(?:ba|da|a|k|z)?sh: \S+: (?:not found|Permission denied)"  # of one line (`sh -c`)
-    r"|\bmake(?:\[\d+\])?: .* Error 12[67]\b"
-    r"|: bad interpreter: .*|: cannot execute.*"
+    r"|: bad interpreter: |: cannot execute"
     r"|\benv: (?:can't execute )?\S+: (?:No such file or directory|Permission denied)"
-    r").*$",
-    re.MULTILINE,
 )
+_MAKE, _MAKE_FAILED = re.compile(r"\bmake(?:\[\d+\])?: "), re.compile(r"(?<=.) Error 12[67]\b")
 
 TESTS_DIRECTORY = "/tests"
 SCRIPT = f"{TESTS_DIRECTORY}/test.sh"
@@ -49,12 +46,21 @@ def lacked_program(result: CommandResult) -> str:
     """What says that a program was lacking, by its exit code or what a shell wrote; empty if nothing does. A script
     that goes on after such a line, and writes a verdict, has judged less than it means to. Only the end of a long
     output is known."""
-    found = next((line for text in (result.stderr, result.stdout) if (line := _LINE.search(text))), None)
+    lines = (line for text in (result.stderr, result.stdout) for line in text.split("\n"))
+    found = next(filter(_lacks, lines), None)
     code = "" if result.timed_out else _CODES.get(result.exit_code, "")
-    told = [found[0].strip()[:200]] if found else []
+    told = [] if found is None else [found.strip()[:200]]
     if code:
         told.insert(0, f"exit code {result.exit_code}, of a program {code}")
     return ": ".join(told)
+
+
+def _lacks(line: str) -> bool:
+    """Whether a line says that a program was lacking, in time linear in its length."""
+    if _LACKS.search(line):
+        return True
+    make = _MAKE.search(line)
+    return make is not None and _MAKE_FAILED.search(line, make.end()) is not None
 
 
 class VerifierBox(BaseModel):

@@ -48,6 +48,13 @@ def test_texts_may_begin_with_a_minus_sign_and_be_whole_replies(
     assert (told["right"], told["reference"]["text"]) == (code == 0, reference)
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_an_answer_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str], options: tuple[str, ...]) -> None:
+    code, told = run(capsys, "4", "\x1b[2Jfour\x9b1m", *options)
+    assert code == 1
+    assert not {"\x1b", "\x9b"} & set(told)
+
+
 @pytest.mark.parametrize(
     "arguments", [(), ("4",), ("4", "5", "6"), (" ", "4"), ("4", "5", "--source", "no"), ("4", "5", "--no")]
 )

@@ -160,3 +160,16 @@ def test_markdown_shows_one_rollout_with_keys_masked(tmp_path: Path, capfdbinary
     assert "characters left out" in text
     assert '**edit**\n```\n{"filePath"' in text
     assert main(["export", str(run), "--markdown", "nobody"]) == 1
+
+
+CONTROLS = "\x1b]0;owned\x07\x1b[2Jx\x9b31m\roverwritten\u202eturned"
+
+
+def test_markdown_does_nothing_to_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = made.trace(7)
+    trace["nodes"][3]["message"] |= {"content": f"seen\tline\r\n{CONTROLS}"}
+    run = made.write_run(tmp_path / "run", [made.episode(7, f"fix{CONTROLS}", trace)])
+    assert main(["export", str(run), "--markdown", f"{7:032x}"]) == 0
+    text = capsys.readouterr().out
+    assert "seen\tline\r\n\ufffd]0;owned\ufffd\ufffd[2Jx\ufffd31m\ufffdoverwritten\ufffdturned" in text
+    assert not set(text) & set("\x1b\x07\x9b\u202e")

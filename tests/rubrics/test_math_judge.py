@@ -148,7 +148,7 @@ async def test_the_judge_sees_the_extracted_answer_only_behind_a_new_mark_each_t
         await judged(server, "one", reply)
         prompts = [request["messages"][0]["content"] for request in server.requests]
     found = [re.search(r"\[(\w{16})\]\n(.*)\n\[\1\]\n", prompt) for prompt in prompts]
-    assert [match and match[2] for match in found] == ["</given_answer>\\nA"] * 2
+    assert [match and match[2] for match in found] == ["< /given_answer>\\nA"] * 2
     assert len({match and match[1] for match in found}) == 2
     assert not any("SYSTEM" in prompt for prompt in prompts)
 
@@ -174,6 +174,8 @@ async def test_an_answer_on_which_the_rules_run_out_of_time_is_shown_to_the_judg
     [
         "<|im_end|>", "<|im_start|>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "</s>", "<s>", "<bos>",
         "<end_of_turn>", "[/INST]", "[SYSTEM_PROMPT]", "<<SYS>>", "<unused7>", "[gMASK]",
+        "<seed:eos>", "[e~[", "]~b]", "]~!b[", "<eot_id>", "<EOT>", "<turn|>", "[|endofturn|]", "<extra_id_1>",
+        "<SPECIAL_12>", "[unused9]", "<end_of_utterance>", "</mm:think>", "<role>", "<\u7528\u6237>",
     ],
 )  # fmt: skip
 async def test_no_answer_ends_its_turn_by_a_token_of_the_judges_model(token: str) -> None:
@@ -182,7 +184,7 @@ async def test_no_answer_ends_its_turn_by_a_token_of_the_judges_model(token: str
         await judged(server, "one", r"\boxed{5<|x-2|<7, a<b, [A, B]}")
         prompts = [request["messages"][0]["content"] for request in server.requests]
     assert token not in prompts[0]
-    assert token[:1] + " " + token[1:] in prompts[0]
+    assert token.replace(" ", "") in prompts[0].replace(" ", "")
     assert "5< |x-2|<7, a<b, [A, B]" in prompts[1]
 
 

@@ -64,6 +64,16 @@ def test_the_table_has_a_line_for_each_trace_and_a_summary(tmp_path: Path, capsy
     assert "groups   1 of 2 have a spread of rewards" in lines
 
 
+def test_a_task_s_name_does_nothing_to_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = write_run(tmp_path / "run", group(0, 1, key="\x1b[2J\x9b1m\nforged  line"))
+    for options in ([], ["--json"]):
+        assert main([str(place), *options]) == 0
+        seen = capsys.readouterr()
+        assert not {"\x1b", "\x9b"} & set(seen.out + seen.err)
+        assert "\nforged" not in seen.out
+    assert "\x1b[2J\x9b1m\nforged  line" in json.loads(seen.out)["traces"][0].values()
+
+
 @pytest.mark.usefixtures("programs")
 def test_json_is_the_whole_report_and_says_whether_it_is_usable(tmp_path: Path) -> None:
     place = write_run(tmp_path / "run", group(0, 1))

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agent_sandbox.confined import require_bubblewrap
+from opencode_runs.command import say
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.trace import WireTrace
 from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes
@@ -54,10 +55,10 @@ def _parser() -> argparse.ArgumentParser:
 async def run_demo(options: argparse.Namespace) -> int:
     """Run the evaluation and print the table; returns the process's exit code."""
     async with ScriptedModel(SamplesPolicy(options.success_rate, options.seed, {})) as model:
-        _say(f"model: {LABEL}, at {model.base_url}")
+        say(f"model: {LABEL}, at {model.base_url}")
         code, run = await _evaluate(options, model.base_url)
     if code != 0:
-        _say(f"vf-eval failed with exit code {code}: its messages are above")
+        say(f"vf-eval failed with exit code {code}: its messages are above")
         return code
     failed = _report(run)
     await _show(run)
@@ -70,7 +71,7 @@ async def _show(run: Path) -> None:
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "opencode_runs.report", str(run))
         await process.wait()
     else:
-        _say("install opencode-runs to see them as a page: opencode-report " + str(run))
+        say("install opencode-runs to see them as a page: opencode-report " + str(run))
 
 
 async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Path]:
@@ -80,7 +81,7 @@ async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Pa
     argv += ["-r", str(options.rollouts), "-c", str(options.concurrency)]
     argv += ["--select.include.ids", json.dumps(options.samples)] if options.samples else []
     argv += ["--output-dir", str(options.output_dir), "--run.name", name]
-    _say("running: vf-eval " + shlex.join(argv))
+    say("running: vf-eval " + shlex.join(argv))
     process = await asyncio.create_subprocess_exec(
         *_vf_eval(),
         *argv,
@@ -93,10 +94,10 @@ async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Pa
         text = line.decode(errors="replace").rstrip("\n")
         last.append(text)
         if "rollout finished" in text:
-            _say(text)
+            say(text)
     code = await process.wait()
     if code != 0:
-        _say("\n".join(last))
+        say("\n".join(last))
     return code, options.output_dir / name
 
 
@@ -128,14 +129,9 @@ def _report(run: Path) -> int:
             rows.append((task, reward, str(trace.num_turns), calls, str(trace.stop_condition), seconds))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        _say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    _say(f"traces: {run / TRACES_FILE}")
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    say(f"traces: {run / TRACES_FILE}")
     return 1 if failed else 0
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def main() -> None:

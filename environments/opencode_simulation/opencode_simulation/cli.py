@@ -10,6 +10,7 @@ from typing import TextIO
 
 from mcp.client.client import Client
 from mcp.types import TextContent, Tool
+from opencode_runs.command import printable, say
 from verifiers.v1.errors import ToolsetError
 
 from opencode_simulation.alone import WorldAlone, serve_alone
@@ -29,7 +30,7 @@ async def play(world: WorldAlone, lines: TextIO, screen: TextIO) -> None:
     async with Client(world.server()) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         screen.write(f"{_HELP}\n" + "".join(f"  {_usage(tool)}\n" for tool in tools.values()))
-        screen.write(f"\n{text_of(world.first_observation)}\n")
+        screen.write(f"\n{printable(text_of(world.first_observation))}\n")
         while not (world.ledger.summary.terminated or world.ledger.summary.truncated or world.ledger.summary.error):
             screen.write("> ")
             screen.flush()
@@ -37,10 +38,10 @@ async def play(world: WorldAlone, lines: TextIO, screen: TextIO) -> None:
             if line.strip() in ("quit", "exit") or not line:
                 break
             if line.strip():
-                screen.write(await _turn(world, client, tools, line.strip()) + "\n")
+                screen.write(printable(await _turn(world, client, tools, line.strip())) + "\n")
         before = len(world.ledger.steps)
         await world.episode.finish()
-    screen.writelines(f"the final state {_unseen(entry)}\n" for entry in world.ledger.steps[before:])
+    screen.writelines(f"the final state {printable(_unseen(entry))}\n" for entry in world.ledger.steps[before:])
     if (whole := world.ledger.summary).error is None:
         screen.write(f"return {whole.total_reward:g} after {whole.steps} steps\n")
 
@@ -146,9 +147,9 @@ def _alone(options: argparse.Namespace) -> WorldAlone:
 
 async def _serve(options: argparse.Namespace) -> None:
     async with _alone(options) as world:
-        world.on_failure = lambda how: sys.stderr.write(how + "\n")
+        world.on_failure = lambda how: say(how, sys.stderr)
         address = f"world {options.world}: http://{options.host}"
-        await serve_alone(world, options.host, options.port, lambda port: _say(f"{address}:{port}/mcp"))
+        await serve_alone(world, options.host, options.port, lambda port: say(f"{address}:{port}/mcp"))
         await world.episode.finish()
     if world.ledger.summary.error is not None:
         sys.exit(1)
@@ -163,21 +164,16 @@ async def _play(options: argparse.Namespace) -> None:
 
 async def _parity(options: argparse.Namespace) -> None:
     await check_parity(_offering(options.simulation), _offering(options.production), descriptions=options.descriptions)
-    _say("the same tools, with the same parameters")
+    say("the same tools, with the same parameters")
 
 
 async def _snapshot(options: argparse.Namespace) -> None:
     tools = await list_tools(_offering(options.offering))
     write_snapshot(tools, options.file)
-    _say(f"{len(tools)} tools written to {options.file}")
+    say(f"{len(tools)} tools written to {options.file}")
 
 
 _COMMANDS = {"serve": _serve, "play": _play, "parity": _parity, "snapshot": _snapshot}
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     failed = {"right": False, "reason": "timed_out" if outcome == -DEADLINE_SIGNAL else "crashed"}
     found: dict[str, Any] = json.loads(outcome) if isinstance(outcome, str) else failed
     found["why"] = _WHY.get(str(found["reason"]), found["reason"])
-    print(json.dumps(found, ensure_ascii=False) if given.json else _told(found))  # noqa: T201
+    print(json.dumps(found) if given.json else _told(found))  # noqa: T201
     sys.exit(0 if found["right"] else 1)
 
 
@@ -157,7 +157,8 @@ def _told(found: dict[str, object]) -> str:
         side = found.get(name)
         if isinstance(side, dict):
             lines.append(f"  {name + ':':<11}{side['kind']} {side['form']}")
-    return "\n".join(lines)
+    # An answer is an agent's: it must do nothing to the terminal.
+    return "\n".join("".join(sign if sign.isprintable() else "\ufffd" for sign in line) for line in lines)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,39 @@
 """How a command over runs talks: answers on stdout, warnings and progress on stderr, an exit code.
 
-Invariant: whatever is wrong with the input ends in one line on stderr; no traceback, and no file half written.
+Invariants: whatever is wrong with the input ends in one line on stderr; no traceback, and no file half written. What
+an agent or a row made, such as a tool's output or a task's id, does nothing to the terminal: `say` prints it.
 """
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 from pydantic import BaseModel
 
 from opencode_runs.traces.errors import INTERRUPTED, OK, CommandError
 
 Number = TypeVar("Number", int, float)
+_CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+"""What begins an escape sequence, goes back over a line or turns text around; not tabs and ends of lines."""
+
+
+def printable(text: str) -> str:
+    """A text whose control characters are replaced, one by one."""
+    return _CONTROLS.sub("\ufffd", text)
+
+
+def printable_json(text: str) -> str:
+    """The same for JSON, whose texts stay what they are: control characters are escaped."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print what may hold texts of an agent's or a row's; on stdout if no file is given."""
+    encoding = getattr(file or sys.stdout, "encoding", None) or "utf-8"
+    print(printable(text).encode(encoding, "replace").decode(encoding), file=file, flush=True)  # noqa: T201
 
 
 def exit_code_of(name: str, work: Callable[[], None]) -> int:
@@ -24,7 +44,7 @@ def exit_code_of(name: str, work: Callable[[], None]) -> int:
         finally:
             sys.stdout.flush()
     except CommandError as error:
-        print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
+        say(f"{name}: {error}", sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -36,13 +56,16 @@ def exit_code_of(name: str, work: Callable[[], None]) -> int:
 
 def print_answer(answer: BaseModel, text: str, *, as_json: bool) -> None:
     """Print the whole answer as JSON, or its text."""
-    print(answer.model_dump_json(indent=2) if as_json else text, flush=True)  # noqa: T201
+    if as_json:
+        print(printable_json(answer.model_dump_json(indent=2)), flush=True)  # noqa: T201
+    else:
+        say(text)
 
 
 def warn(lines: Iterable[str]) -> None:
     """Print each line as a warning."""
     for line in lines:
-        print(f"warning: {line}", file=sys.stderr)  # noqa: T201
+        say(f"warning: {line}", sys.stderr)
 
 
 class Parser(argparse.ArgumentParser):

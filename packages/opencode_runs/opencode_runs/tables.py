@@ -22,7 +22,8 @@ def number(value: float | None, form: str, none: str = "-") -> str:
 
 
 def short(text: str) -> str:
-    """A label that fits a column; a content hash keeps its beginning."""
+    """A label that fits a column and its line; a content hash keeps its beginning."""
+    text = " ".join(text.split())
     if re.fullmatch("[0-9a-f]{64}", text):
         return text[:12]
     return textwrap.shorten(text, LABEL_WIDTH, placeholder="…") if len(text) > LABEL_WIDTH else text

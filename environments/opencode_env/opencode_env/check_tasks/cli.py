@@ -15,6 +15,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_rubrics.swe.tree import TreeError
+from opencode_runs.command import say
 from pydantic_config import cli
 from verifiers.v1.cli.resolve import narrow_config, plugin_errors
 from verifiers.v1.configs.cli.eval import EvalConfig
@@ -77,13 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         reports = asyncio.run(_checked(options, config.env))
     except DatasetError as error:
-        print(f"{PROG}: {error}", file=sys.stderr)  # noqa: T201
+        say(f"{PROG}: {error}", sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{PROG}: interrupted; --results goes on from here", file=sys.stderr)  # noqa: T201
         return 130
     document = {"tasks": len(reports), "reports": [report.model_dump(mode="json") for report in reports]}
-    print(json.dumps(document, indent=2) if options.json else table(reports), flush=True)  # noqa: T201
+    say(json.dumps(document, indent=2) if options.json else table(reports))
     if not reports or any(report.error for report in reports):
         return 2
     return int(any(report.findings for report in reports))

@@ -18,6 +18,8 @@ from opencode_env.opencode.state import program
 EVENTS_TAIL_BYTES = 256 * 1024
 """How much of the end of the event stream is read: more than the largest single event."""
 
+_MOST_EVENTS = 4000
+"""Lines of that which are parsed: more than OpenCode writes into it."""
 _SESSION = re.compile(r"ses_[A-Za-z0-9]{10,64}")
 SEPARATOR = "\x1eopencode-env\x1e"
 """Between events and standard error where both come in one output."""
@@ -73,7 +75,7 @@ def parse_log(events: str, stderr: str) -> RunLog:
     """Parse the end of an event stream; lines end at `\\n` only, and a first cut line is skipped."""
     session: str | None = None
     error: ErrorEvent | None = None
-    for line in events.split("\n"):
+    for line in events.split("\n")[-_MOST_EVENTS:]:
         event = _event(line)
         if event is None:
             continue

@@ -73,7 +73,8 @@ def _show(found: Sequence[Sandbox], *, as_json: bool) -> None:
         return
     for one in found:
         started = one.created_at.isoformat(timespec="seconds")
-        print(f"{one.id}  {one.status:<12}  {started}  {one.docker_image}  {','.join(one.labels)}")  # noqa: T201
+        line = f"{one.id}  {one.status:<12}  {started}  {one.docker_image}  {','.join(one.labels)}"
+        print("".join(letter if letter.isprintable() else "\ufffd" for letter in line))  # noqa: T201
 
 
 def _agreed(count: int) -> bool:

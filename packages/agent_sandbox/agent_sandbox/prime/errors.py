@@ -33,7 +33,7 @@ SDK_ERRORS = (APIError, RuntimeError, OSError, JSONDecodeError, ValidationError)
 platform's, such as a proxy's page, are of whoever reads it."""
 _CONNECT = re.compile(r"RPC failed \((unavailable|deadline_exceeded|internal|aborted|unknown|not_found)\)")
 _DENIED = re.compile(r"RPC failed \((unauthenticated|permission_denied)\)")
-_FULL = re.compile(r"\bHTTP (507\b|5\d\d\b.*no space left on device)", re.IGNORECASE | re.DOTALL)
+_FULL, _FAILED = re.compile(r"\bHTTP 507\b", re.IGNORECASE), re.compile(r"\bHTTP 5\d\d\b", re.IGNORECASE)
 _PAUSES_S = (0.5, 2.0)
 _KEY = "the key, or its team, is not let in: set PRIME_API_KEY or run `prime login`, and PRIME_TEAM_ID for a team's"
 
@@ -106,7 +106,8 @@ def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxErro
             return type(one)
         if isinstance(one, PaymentRequiredError):
             return SandboxQuotaError
-        if _FULL.search(said):
+        failed = _FAILED.search(said)
+        if _FULL.search(said) or (failed and "no space left on device" in said[failed.end() :].lower()):
             return SandboxDiskError
         if isinstance(one, UnauthorizedError) or _DENIED.search(said):
             return SandboxAccessError

@@ -7,7 +7,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from opencode_runs.command import Parser, checked, exit_code_of, warn
+from opencode_runs.command import Parser, checked, exit_code_of, say, warn
 from opencode_runs.difficulty.outputs import check_output
 from opencode_runs.traces.errors import BadInputError
 
@@ -117,7 +117,7 @@ def _report(options: argparse.Namespace) -> None:
             page = write_page(runs, output, max_mb=options.max_mb, threshold=options.threshold, prices=options.prices)
             if page.left_out:
                 warn([f"{page.left_out:,} rollouts are listed without their conversation: --max-mb {options.max_mb:g}"])
-            print(output, flush=True)  # noqa: T201
+            say(str(output))
             if seen is None and options.open and not webbrowser.open(output.resolve().as_uri()):
                 warn([f"--open found no browser here: copy {output} to a machine that has one, or name one in BROWSER"])
             seen = state
@@ -143,6 +143,6 @@ def _export(options: argparse.Namespace) -> None:
     from opencode_runs.report.exporting import export_atif, print_markdown
 
     if options.atif is not None:
-        print(f"{export_atif(options.runs, options.atif):,} trajectories in {options.atif}")  # noqa: T201
+        say(f"{export_atif(options.runs, options.atif):,} trajectories in {options.atif}")
     else:
         print_markdown(options.runs, options.markdown)

@@ -6,12 +6,12 @@ ATIF has a trajectory for each branch, as a trajectory is a line: https://harbor
 import json
 import math
 import re
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from opencode_runs.command import say
 from opencode_runs.report.cleaning import Cutter, as_json
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.places import find_runs
@@ -55,8 +55,7 @@ def print_markdown(paths: list[Path], wanted: str) -> None:
     """
     for episode, trace in _traces(paths):
         if wanted and (trace.id.startswith(wanted) or episode.id.startswith(wanted)):
-            sys.stdout.buffer.write(_markdown(episode, trace).encode("utf-8", "replace"))
-            sys.stdout.flush()
+            say(_markdown(episode, trace).removesuffix("\n"))
             return
     raise NothingUsableError(f"no rollout's id begins with {wanted!r}")
 

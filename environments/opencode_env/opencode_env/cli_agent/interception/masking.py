@@ -6,7 +6,9 @@ stream spells one over several events.
 
 import os
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 from verifiers.v1.configs.client import BaseClientConfig, resolve_api_key, resolve_headers
@@ -72,14 +74,14 @@ class Masking:
                 spoken.setdefault(found[1], []).append((number, found.end(), end[0]))
         edits: dict[int, bytearray] = {}
         for pieces in spoken.values():
+            begins = [0, *accumulate(len(piece) for _, _, piece in pieces)]
             for match in self._bytes.finditer(b"".join(piece for _, _, piece in pieces)):
-                position = 0
-                for number, start, piece in pieces:
-                    low, high = max(match.start() - position, 0), min(match.end() - position, len(piece))
+                for at in range(bisect_right(begins, match.start()) - 1, bisect_left(begins, match.end())):
+                    number, start, piece = pieces[at]
+                    low, high = max(match.start() - begins[at], 0), min(match.end() - begins[at], len(piece))
                     if low < high:
                         edited = edits.setdefault(number, bytearray(events[number]))
                         edited[start + low : start + high] = b"*" * (high - low)  # same length: positions stay
-                    position += len(piece)
         for number, edited in edits.items():
             events[number] = bytes(edited)
         return events
