@@ -33,7 +33,7 @@ def printable_json(text: str) -> str:
 def say(text: str, file: TextIO | None = None) -> None:
     """Print what may hold texts of an agent's or a row's; on stdout if no file is given."""
     encoding = getattr(file or sys.stdout, "encoding", None) or "utf-8"
-    print(printable(text).encode(encoding, "replace").decode(encoding), file=file, flush=True)  # noqa: T201
+    print(printable(text).encode(encoding, "replace").decode(encoding), file=file, flush=True)
 
 
 def exit_code_of(name: str, work: Callable[[], None]) -> int:
