@@ -4,6 +4,7 @@ Invariant: while they are read everything inside is paused. The programs that re
 files as its user does, run none of its code, and are not seen from inside (see `ContainerSupervisor`).
 """
 
+import asyncio
 import contextlib
 import json
 import time
@@ -56,9 +57,12 @@ async def _changed(container: Container, mounts: list[str]) -> dict[str, bool]:
     answer = await engine.call("diff", "--format", "json", container.name)
     if answer.exit_code != 0:
         raise NotKept(f"podman does not tell what has changed: {answer.stderr.strip()[-200:]}")
-    said = json.loads(answer.stdout or "{}")
+    return await asyncio.to_thread(_read_changes, answer.stdout, tuple(f"{one}/" for one in mounts))
+
+
+def _read_changes(told: str, mounted: tuple[str, ...]) -> dict[str, bool]:
+    said = json.loads(told or "{}")
     found = {path: kind == "deleted" for kind in ("changed", "added", "deleted") for path in said.get(kind) or ()}
-    mounted = tuple(f"{one}/" for one in mounts)
     return {path: found[path] for path in sorted(found) if not f"{path}/".startswith(mounted)}
 
 
