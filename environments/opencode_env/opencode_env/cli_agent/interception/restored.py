@@ -169,6 +169,10 @@ def said(message: dict[str, Any]) -> Said:
     return (content if isinstance(content, str) else "", tuple(ids))
 
 
+MOST_PARTIAL = 16
+"""Halves of one answer that are looked for: more than an agent asks again."""
+
+
 def partial_before(
     messages: Sequence[dict[str, Any]], first: int, is_whole: Callable[[dict[str, Any]], bool]
 ) -> list[dict[str, Any]]:
@@ -182,6 +186,8 @@ def partial_before(
             if partial and all(_begins(half, own) for half in partial) and is_whole(message):
                 return list(messages[first:position])
             partial.append(own)
+            if len(partial) > MOST_PARTIAL:
+                break
         elif message.get("role") != "tool" or not any(message.get("tool_call_id") in ids for _, ids in partial):
             break
     return []
