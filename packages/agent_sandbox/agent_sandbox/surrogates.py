@@ -14,6 +14,9 @@ from verifiers.v1.dialects.base import parse_sse_event
 
 _ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
+
 Place = tuple[dict[str, Any], str]
 """An object of an event and the key of one of its texts."""
 
@@ -34,7 +37,9 @@ def may_hold_surrogate(raw: bytes) -> bool:
 
 def whole_text(text: str) -> str:
     """The text with every surrogate joined to its other half or replaced."""
-    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if text.isascii() or _SURROGATE.search(text) is None:
+        return text
+    return _LONE.sub("\ufffd", text).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def whole_json(value: Any) -> Any:

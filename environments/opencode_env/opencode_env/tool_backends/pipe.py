@@ -27,6 +27,7 @@ _CHUNK_BYTES = 65_536
 _END_BYTES = 512
 _QUOTED_BYTES = 300
 """Of a line that should have been a message."""
+_TURN_LINES = 256
 _GRACE_SECONDS = 2.0
 """Between the end of a program's stdin and its own."""
 _REAP_SECONDS = 5.0
@@ -79,9 +80,11 @@ async def _hear(
 ) -> None:
     """Hand on what the program prints, until nobody wants it; then read on, as else it would wait to be read."""
     assert process.stdout is not None
-    junk, first = 0, True
+    junk, first, lines = 0, True, 0
     with heard, contextlib.suppress(anyio.BrokenResourceError):
         async for line, whole in _lines(process):
+            if (lines := lines + 1) % _TURN_LINES == 0:
+                await asyncio.sleep(0)  # others' turn: a chunk can hold thousands
             message = _message(line) if whole else _too_long(line)
             if first and message is None and line.strip():
                 printed[:] = [line[:_QUOTED_BYTES].decode(errors="replace").strip()]

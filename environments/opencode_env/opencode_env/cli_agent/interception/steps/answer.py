@@ -25,8 +25,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
-from agent_sandbox import surrogates
 import numpy as np
+from agent_sandbox import surrogates
 from aiohttp import web
 from renderers.client import MalformedGenerateResponseError
 from verifiers.v1.dialects.base import is_sse_done_event, parse_sse_event
