@@ -36,7 +36,7 @@ _OF_A_SERIES = (
 _CLOCK = re.compile(r"\b(\d{1,2}) o ?['\u2019]? ?clock")
 _PERSON = r"(?:it|they|there|he|she|we|you|(?:the|this|that|these|both|all)(?: [a-z]+)?)"
 _UNSURE = r"\b(?:but|wait|actually|maybe|perhaps|unless|except|if|although|however|or|sorry)\b"
-_DENIED = rf"(?:\b(?:not|never|cannot|none|false|wrong|diverges)\b|n['\u2019]t\b|{_UNSURE})"
+_DENIED = rf"(?:\b(?:not|never|cannot|none|false|wrong|incorrect)\b|n['\u2019]t\b|{_UNSURE})"
 _EXCEPT = re.compile(
     r"(?:the )?(?:set of )?(?:all )?(?:real numbers|reals)(?: [a-z])? "
     r"(?:except|other than|excluding|but)(?: for)? (?:[a-z] ?= ?)?"
