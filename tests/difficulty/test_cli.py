@@ -96,8 +96,20 @@ def test_an_empty_run_is_nothing_usable(tmp_path: Path, capsys: Output) -> None:
         ([FAILED], b"", 1, "no attempt"),
         (attempts("a", 1), b'{"id": "x', 0, TORN),
         ([episode("a", trace()), *attempts("a", 1)], b"", 0, "small: sampling settings differ and are pooled: "),
+        (
+            [episode("a", trace(info={"scorers": {"judge": version}})) for version in ("1", "2")],
+            b"",
+            0,
+            'small: versions of the scorer "judge" differ and are pooled: 1, 2',
+        ),
+        (
+            [episode("a", trace(info=info)) for info in ({}, {"scorers": {"judge": "2"}})],
+            b"",
+            0,
+            "small: scorers with a version differ and are pooled: none, judge",
+        ),
     ],
-    ids=["only errors", "a line cut off", "sampling that differs"],
+    ids=["only errors", "a line cut off", "sampling that differs", "scorers that differ", "scorers without a version"],
 )
 def test_what_is_wrong_with_a_run_is_one_line(
     lines: list[Line], tail: bytes, code: int, words: str, tmp_path: Path, capsys: Output

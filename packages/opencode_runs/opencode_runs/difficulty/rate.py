@@ -7,6 +7,7 @@ Code"); mean and variance in one pass by Welford's recurrence.
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -104,6 +105,7 @@ class Made(NamedTuple):
     model: str | None
     sampling: str
     verifiers: str
+    scorers: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -118,10 +120,13 @@ class RatedEpisode:
     @classmethod
     def of(cls, episode: EpisodeRecord, tried: Tries) -> "RatedEpisode":
         assert episode.task is not None, "parse_line refuses an episode without one"
-        made = []
+        made: list[tuple[Made | None, Attempt | Failure]] = []
         for trace, found in tried:
-            how = Made(trace.model, trace.sampling_text, trace.verifiers) if trace is not None else None
-            made.append((how, found))
+            if trace is None:
+                made.append((None, found))
+                continue
+            scorers = trace.scorers or {"": ""} if isinstance(found, Attempt) else {}
+            made.append((Made(trace.model, trace.sampling_text, trace.verifiers, scorers), found))
         return cls(episode.env, episode.task, episode.task_id, episode.task_name, episode.prompt, made)
 
 
@@ -133,16 +138,30 @@ class SourceRating:
     sampling: dict[str, None] = field(default_factory=dict)
     """The sampling settings seen, as JSON texts."""
     versions: dict[str, None] = field(default_factory=dict)
+    scorers: dict[str, dict[str, None]] = field(default_factory=dict)
+    """The versions seen by the scorer's name; an empty name is of runs that name none."""
 
     def mixtures(self, model: str) -> list[str]:
         """Warnings about differences between the tries that are pooled here."""
-        found = ((self.sampling, "sampling settings"), (self.versions, "verifiers versions"))
-        return [f"{model}: {what} differ and are pooled: {', '.join(facts)}" for facts, what in found if len(facts) > 1]
+        found: list[tuple[Iterable[str], str]] = [
+            (self.sampling, "sampling settings"),
+            (self.versions, "verifiers versions"),
+            *((versions, f'versions of the scorer "{name}"') for name, versions in self.scorers.items()),
+        ]
+        if "" in self.scorers and len(self.scorers) > 1:
+            found.append((["none", *filter(None, self.scorers)], "scorers with a version"))
+        listed = [([*facts], what) for facts, what in found]
+        return [f"{model}: {what} differ and are pooled: {', '.join(facts)}" for facts, what in listed if len(facts) > 1]
 
     def note(self, made: Made) -> None:
         for facts, fact in ((self.sampling, made.sampling), (self.versions, made.verifiers)):
             if len(facts) < MAX_FACTS:
                 facts[fact] = None
+        for name, version in made.scorers.items():
+            if name in self.scorers or len(self.scorers) < MAX_FACTS:
+                versions = self.scorers.setdefault(name, {})
+                if len(versions) < MAX_FACTS:
+                    versions[version] = None
 
 
 @dataclass

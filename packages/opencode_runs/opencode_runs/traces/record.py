@@ -37,6 +37,12 @@ def if_ours(value: object, validate: Callable[[object], Any]) -> Any:
         return None
 
 
+def _scorers(value: object) -> object:
+    """What is not ours says nothing."""
+    sound = isinstance(value, dict) and all(isinstance(version, str) for version in value.values())
+    return value if sound else {}
+
+
 _Label = Annotated[str | None, BeforeValidator(_text)]
 
 
@@ -64,6 +70,10 @@ class TraceRecord(Part):
     trainable: bool = Field(True, validation_alias=AliasPath("agent", "trainable"))
     model: str | None = Field(None, validation_alias=AliasPath("agent", "config", "model"))
     sampling: dict[str, Any] | None = Field(None, validation_alias=AliasPath("agent", "config", "sampling"))
+    scorers: Annotated[Mapping[str, str], BeforeValidator(_scorers)] = Field(
+        default_factory=dict, validation_alias=AliasPath("info", "scorers")
+    )
+    """The version of each scorer by its name; none before they had versions, or of another environment."""
     nodes: tuple[NodeRecord, ...] = ()
     rewards: Mapping[str, RewardRecord | None] = Field(default_factory=dict)
     ok: bool = False
