@@ -85,6 +85,58 @@ def test_an_agent_that_kills_its_opencode_gets_no_second_try(home: UserHome, rul
     assert requests == starts
 
 
+PICKY = """
+import json
+from typing import Literal
+import verifiers.v1 as vf
+from opencode_rubrics import Rubric, RubricConfig, read_file
+
+class PickyConfig(RubricConfig):
+    type: Literal["picky"] = "picky"
+
+class Picky(Rubric[PickyConfig]):
+    @vf.reward
+    async def picky(self, trace, runtime):
+        if (await runtime.run(["test", "-e", "/app/made"], {})).exit_code == 0:
+            json.loads(await read_file(runtime, "/app/made"))
+        return json.loads(trace.last_reply)
+"""
+"""Somebody's rubric, which parses what the agent left and said, and prepares nothing."""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("light_opencode")
+def test_a_sample_that_cannot_be_scored_is_a_zero_at_once_and_no_second_try(home: UserHome) -> None:
+    (home.root / "picky_rubrics.py").write_text(PICKY)
+    picky = {"type": "picky_rubrics:Picky"}
+    rows: list[dict[str, object]] = [
+        {"id": name, "question": f"row {name}: x", "answer": "1", "rubric": rubric}
+        for name, rubric in {"reply": picky, "file": picky, "link": picky, "fine": picky}.items()
+    ]
+    dataset = write_rows(home.root / "rows.jsonl", rows)
+    scripts = (
+        script("reply", Reply(text="{")),
+        script("file", bash("echo '[' > made"), Reply(text="1")),
+        script("link", bash("mkfifo made"), Reply(text="1")),
+        script("fine", Reply(text="1")),
+    )
+
+    async def run() -> tuple[Finished, int]:
+        async with ScriptedModel(ScriptPolicy(*scripts)) as model:
+            arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.retries.max-retries", "4"]
+            path = {"PYTHONPATH": str(home.root)}
+            return await home.run("picky", model.base_url, *arguments, env=path), len(model.requests)
+
+    finished, requests = asyncio.run(run())
+    assert finished.exit_code == 0, finished.log
+    traces = {name: finished.trace(name) for name in ("reply", "file", "link", "fine")}
+    rewards = {name: trace.reward for name, trace in traces.items()}
+    assert rewards == {"reply": 0, "file": 0, "link": 0, "fine": 1}
+    unread = {name: trace.metrics["answer_unreadable"] for name, trace in traces.items()}
+    assert unread == {"reply": 1, "file": 1, "link": 1, "fine": 0}
+    assert requests == 6
+
+
 PLACES = {
     "run": {},
     "hook": {"after": "exec sleep 4242"},
