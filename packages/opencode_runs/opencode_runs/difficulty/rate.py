@@ -150,8 +150,8 @@ class SourceRating:
         ]
         if "" in self.scorers and len(self.scorers) > 1:
             found.append((["none", *filter(None, self.scorers)], "scorers with a version"))
-        listed = [([*facts], what) for facts, what in found]
-        return [f"{model}: {what} differ and are pooled: {', '.join(facts)}" for facts, what in listed if len(facts) > 1]
+        mixed = [(what, ", ".join(facts)) for facts, what in found if len([*facts]) > 1]
+        return [f"{model}: {what} differ and are pooled: {facts}" for what, facts in mixed]
 
     def note(self, made: Made) -> None:
         for facts, fact in ((self.sampling, made.sampling), (self.versions, made.verifiers)):
