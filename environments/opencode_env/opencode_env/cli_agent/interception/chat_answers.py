@@ -27,6 +27,8 @@ from opencode_env.cli_agent.interception.restored import CALL_FIELDS
 _REASONING = ("reasoning", "reasoning_content")
 """Names of the reasoning text, the one that verifiers prefers first."""
 
+_TEXTS = ("content", "reasoning_content", "reasoning")
+
 _OPENAI = ("stop", "length", "tool_calls", "content_filter", "function_call")
 _MEANINGS = {
     "stop": ("end_turn", "stop_sequence", "pause_turn", "eos", "eos_token", "end", "complete", "completed", "finished"),
@@ -324,23 +326,42 @@ class _Parser(ChatStreamParser):
                 self._take(choice.get("delta") or {})
 
     def _take(self, delta: dict[str, Any]) -> None:
-        for key in ("content", *_REASONING[::-1]):
+        for key in _TEXTS:
             said = delta.get(key)
+            if said is None:
+                continue
             if isinstance(said, str):
                 self.message_parts.setdefault(key, []).append(said)
             elif key == "content" and isinstance(said, list):
                 for name, text in _spoken(self._call, said).items():
                     self.message_parts.setdefault(name, []).append(text)
-            elif said is not None:
+            else:
                 raise unusable(self._call, f"the endpoint's stream has no text in `{key}`: {quoted(said)}")
         if isinstance(refusal := delta.get("refusal"), str):
             self.message_parts.setdefault("content", []).append(refusal)
         if details := delta.get("reasoning_details"):
             super().feed(b"data: " + to_json({"choices": [{"delta": {"reasoning_details": details}}]}))
         for piece in delta.get("tool_calls") or ():
+            if self._goes_on(piece):
+                continue
             self._last = self._call_of(piece)
             if not self._last.said_before(piece):
                 self._last.take(piece)
+
+    def _goes_on(self, piece: dict[str, Any]) -> bool:
+        """Take up a piece that is nothing but more arguments of the call under its index, as most are."""
+        known, function = self._newest.get(piece.get("index")), piece.get("function")
+        if known is None or len(known.inputs) < 2 or piece.get("id") or not isinstance(function, dict):
+            return False
+        if (
+            function.get("name")
+            or not isinstance(text := function.get("arguments"), str)
+            or not piece.keys() <= _OF_A_CALL
+        ):
+            return False
+        known.inputs.append(text)
+        self._last = known
+        return True
 
     def _call_of(self, piece: dict[str, Any]) -> _StreamedCall:
         """The call that a piece is of, which may be a new one.
