@@ -6,7 +6,11 @@ scored.
 """
 
 import logging
+<<<<<<< HEAD
 from collections.abc import Mapping
+=======
+import re
+>>>>>>> 50750dde (A run of vf-eval ends with a table, its warnings, and how to go on; what does not fit the machine is told; every example says how many rollouts run at once; tools that are not offered have no metric)
 from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
@@ -160,6 +164,31 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         return float(len(trace.info.get("verify", [])))
 
 
+<<<<<<< HEAD
+=======
+def _plan(task: vf.TaskData) -> VerifyPlan:
+    try:
+        return VerifyPlan.model_validate(task)
+    except ValidationError as error:
+        raise vf.TaskError(f'rubric "verify-commands" needs a task with verify commands: {error}') from error
+
+
+_NO_PROGRAM = re.compile(r"No module named|command not found|: not found\b")
+
+
+def commands_without_program(trace: AnyTrace) -> list[str]:
+    """The verify commands of a rollout that seem to lack a program or a module, each with the end of its output: exit
+    code 126 or 127, or a failure that says so. Whoever wrote the row is to hear of it: its agents earn 0."""
+    found = [CommandResult(**record) for record in trace.info.get("verify", [])]
+    return [
+        f"verify command {result.command[:200]!r} seems to lack a program or module ({result.ending()})"
+        for result in found
+        if result.exit_code in (126, 127)
+        or (not result.ok and any(map(_NO_PROGRAM.search, (result.stderr, result.stdout))))
+    ]
+
+
+>>>>>>> 50750dde (A run of vf-eval ends with a table, its warnings, and how to go on; what does not fit the machine is told; every example says how many rollouts run at once; tools that are not offered have no metric)
 def explained(trace: AnyTrace, problem: str, key: str = INFO_KEY) -> float:
     """Say on the trace and in the log why there is no reward, which may be the row's own mistake; 0.0."""
     trace.info[key] = problem

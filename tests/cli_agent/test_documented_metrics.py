@@ -8,8 +8,10 @@ from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
 from opencode_env.opencode.outcome import rollout_metrics
 from verifiers.v1 import AgentConfig, TaskData
+from verifiers.v1.graph import MessageNode
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.trace import AgentInfo, Trace, TraceTask
+from verifiers.v1.types import Tool, UserMessage
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "rewards.md").read_text()
 OF_RUBRICS = {"verify_passed", "verify_total"}
@@ -29,5 +31,8 @@ def test_a_metric_is_every_agents_or_is_named_as_opencodes() -> None:
     config = AgentConfig(harness=NullHarnessConfig(id="null"))
     trace: AnyTrace = Trace(task=task, agent=AgentInfo(config=config))
     every = agent_metrics(trace, None).keys()
+    assert rollout_metrics(trace).keys() == {"history_forks"}
+    offered = [Tool(name=name, description="", parameters={}) for name in BUILT_IN_TOOLS]
+    trace.nodes.append(MessageNode(message=UserMessage(content="x"), tools=offered))
     assert named(exceptions) == rollout_metrics(trace).keys()
     assert listed == every | named(exceptions) | OF_RUBRICS

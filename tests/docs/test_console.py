@@ -168,6 +168,9 @@ def test_a_command_pushes_nothing_and_names_the_service_that_it_pays(place: str,
     named = re.search(r"@ (\S+)", command)
     options = tomllib.loads((ROOT / named[1]).read_text()) if named else {}
     assert "model" in options or re.search(r" (-m|--model) ", command), "verifiers would take a model of its own"
+    assert "max_concurrent" in options or re.search(r" (-c|--max-concurrent) ", command), (
+        "verifiers would play 128 at once"
+    )
     assert "base_url" in options.get("client", {}) or "--client.base-url" in command, "verifiers would ask Prime's"
 
 

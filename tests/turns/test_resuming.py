@@ -2,6 +2,7 @@
 call that was under way. The light program plays, in `make test-whole` OpenCode; in a container it is resumed in
 `test_podman.py` too."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -49,6 +50,7 @@ async def test_a_killed_rollout_goes_on_from_its_last_kept_turn(where: str, home
     assert trace.ok, trace.errors
     assert (trace.reward, trace.num_turns, trace.num_branches) == (1.0, 5, 1)
     assert trace.info["branch"]["resumed"] is True
+    assert re.search(rf"rollout goes on from turn \d: task=\S+ kept={folder}/{trace.id}/0003", finished.log)
     asked = Counter(turn_of(request.body) for request in model.requests)
     twice = {3: 2} if where == "in a call" else {}
     assert asked == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1} | twice

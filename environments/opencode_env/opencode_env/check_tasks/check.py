@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.command import CommandResult
 from agent_sandbox.toolbox.scoring import ScoringTimeout
 from opencode_rubrics import AnyTrace, JudgeError
+from opencode_rubrics.verify_commands import commands_without_program
 
 from opencode_env.check_tasks.box import Box, CheckEnv
 from opencode_env.check_tasks.leaks import Secret, change_of, found_in, holds, says_answer, secret_of
@@ -80,6 +82,7 @@ class TaskCheck:
         self._answer_path: str | None = getattr(rubric, "answer_path", None)
         self._column, self._folder, self._type = column, folder, rubric.type
         self.findings: list[Finding] = []
+        self._lacking: list[str] = []
         self.untouched: list[float] = []
         self.gold: list[float] = []
 
@@ -106,6 +109,8 @@ class TaskCheck:
             changes = await self._golden(gold) if gold is not None else []
             if gold is None:
                 self._note("no-gold", "there is no gold solution to try: name its column with --gold")
+                for told in self._lacking:
+                    self._note("broken", told)
             elif not self.findings:
                 await self._missed(gold)
             self._search(readable, gold, changes)
@@ -135,7 +140,9 @@ class TaskCheck:
             async with self._env.box(self._task) as box:
                 if number == 0:
                     readable = await readable_in(box.agents)
-                firsts.append((await box.score()).reward)
+                scored = await box.score()
+                self._lacking = commands_without_program(scored)
+                firsts.append(scored.reward)
                 agains.append((await box.score(self._reordered())).reward)
         self.untouched = [*firsts, *agains]
         if max(firsts) > _CLOSE:
@@ -161,7 +168,9 @@ class TaskCheck:
                 agains.append((await box.score(self._reordered())).reward)
         self.gold = [*firsts, *agains]
         if max(firsts) < 1 - _CLOSE:
-            self._note("gold-fails", f"the gold solution scores {_listed(firsts)}, and not 1")
+            failed = [result for record in scored.info.get("verify", []) if not (result := CommandResult(**record)).ok]
+            why = "".join(f"; {result.command[:100]!r}: {result.ending()}" for result in failed[:1])
+            self._note("gold-fails", f"the gold solution scores {_listed(firsts)}, and not 1{why}")
         self._steady(firsts, agains, "with the gold solution")
         return changes
 

@@ -50,6 +50,7 @@ from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
+from opencode_env.cli_agent.run_report import RunReport
 from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout, shorten_tasks
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
@@ -161,12 +162,19 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._turns = Turns(self.config.prime)
         self._features = self.config.features()
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures)
+        self._report = RunReport(local=self._runs_locally(), limited=config.agent.timeout.rollout is not None)
         self._kept: DiskUse | None = None
         self._since = time.time()
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the serving resources, with our interception servers: whole streams, and roles where a seat has them."""
+        with contextlib.closing(self._evaluation), self._report:  # what they say stands below the last of the log
+            async with self._served():
+                yield
+
+    @contextlib.asynccontextmanager
+    async def _served(self) -> AsyncIterator[None]:
         async with serving_by_role(self, self.config.gateway):
             gc.freeze()  # a full collection would go through the modules too: 400,000 objects, 0.2 s without a call
             try:
@@ -185,10 +193,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                 with the proxies of the environment.
         """
         require_proxies()
-        seats = agent_config_fields(self.config)
         await asyncio.to_thread(require_cache, CACHE_DIR, cache_root())
-        boxed = [seat for name, seat in seats.items() if name not in self.SEATS_WITHOUT_SANDBOX]
-        if self.config.sandbox.confine and any(isinstance(seat.runtime, SubprocessConfig) for seat in boxed):
+        if self._runs_locally():
             await asyncio.to_thread(require_bubblewrap)
         await self._resources.enter_async_context(rubrics_in_use())
         for feature in self._features:
@@ -196,6 +202,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         if (turns := self.config.turns).keep is not None:
             self._kept = DiskUse(turns.keep.absolute(), turns.max_disk)
             await asyncio.to_thread(make_folder, self._kept.folder)
+
+    def _runs_locally(self) -> bool:
+        """Whether a seat needs the confined local sandbox."""
+        seats = agent_config_fields(self.config).items()
+        boxed = [seat.runtime for name, seat in seats if name not in self.SEATS_WITHOUT_SANDBOX]
+        return self.config.sandbox.confine and any(isinstance(runtime, SubprocessConfig) for runtime in boxed)
 
     @contextlib.asynccontextmanager
     async def _opened_turns(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[RolloutTurns | None]:
@@ -217,10 +229,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     async def stop(self) -> None:
         """End the features and let the rubrics go; the last environment of the process tears those down."""
-        try:
-            await self._resources.aclose()
-        finally:
-            self._evaluation.close()
+        await self._resources.aclose()
 
     async def setup(self, agents: Agents) -> None:
         """Have the features decide what becomes of their seats."""
@@ -232,6 +241,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         longest = sum(rubric.longest(task.data) for rubric in _rubrics(task))
         warn_of_short_limit(task, scoring_limit(self.config.agent.timeout, task), longest)
         self._evaluation.planned(task)
+        self._report.plan(n)
         return super().slots(task, n)
 
     async def run_slot(self, slot: RunSlot, ctx: ModelContext, *options: Any, **more: Any) -> Episode[Any, Any, Any]:
@@ -244,7 +254,9 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         evaluates = (len(options) > 1 or "on_complete" in more) and "on_trace" not in more
         for seat in agent_config_fields(self.config).values() if evaluates else ():
             await self._evaluation.require_endpoint(seat.client or ctx.client, seat.model or ctx.model)
+        self._report.begin(options[0] if options else more.get("semaphore"))
         episode: Episode[Any, Any, Any] = await super().run_slot(slot, ctx, *options, **more)
+        self._report.finish(episode)
         if evaluates:
             self._evaluation.ended(episode)
         return episode
@@ -272,8 +284,13 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         rollout = Rollout()
         rollout.brought_back = getattr(task, "brought_back", frozenset())
         async with self._opened_turns(task, agents.agent) as rollout.turns:
+            if rollout.continued is not None:
+                turn, named = rollout.continued.turn, task.data.id or task.data.idx
+                logger.info("rollout goes on from turn %d: task=%s kept=%s", turn.turn, named, turn.place)
             trace = await self._play(task, agents, rollout)
-        logger.info("%s", describe_rollout(trace, time.monotonic() - started))
+        seconds = time.monotonic() - started
+        progress = self._report.took(str(task.data.id or task.data.idx), seconds)
+        logger.info("%s%s", describe_rollout(trace, seconds), progress)
 
     async def _play(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AnyTrace:
         agent, config = agents.agent, self.config

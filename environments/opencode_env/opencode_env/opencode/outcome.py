@@ -88,8 +88,8 @@ def _state(segment: SegmentRecord) -> str:
 
 
 def rollout_metrics(trace: AnyTrace) -> dict[str, float]:
-    """How often the model called each of OpenCode's own tools, all present in every rollout, and how often the history
-    of a conversation changed."""
-    counts = tool_counts(trace)
-    tools = {f"{tool}_calls": float(counts[tool]) for tool in BUILT_IN_TOOLS}
+    """How often the model called each of OpenCode's own tools that it was offered, and how often the history of a
+    conversation changed."""
+    counts, offered = tool_counts(trace), {tool.name.lower() for node in trace.nodes for tool in node.tools}
+    tools = {f"{tool}_calls": float(counts[tool]) for tool in BUILT_IN_TOOLS if tool in offered}
     return {**tools, "history_forks": history_forks(trace)}

@@ -1,0 +1,103 @@
+"""What `vf-eval` tells on the terminal of a run as a whole: warnings, a table, how to go on."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from opencode_env.cli_agent import run_report
+from opencode_env.conformance.user_home import VF_EVAL
+from opencode_env.scripted_model import MODEL_ID, Reply, ScriptedModel, ScriptPolicy
+
+from tests.support.replies import bash, faulty
+from tests.support.rows import write_rows
+from tests.support.user_home import UserHome
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
+
+ROWS: list[dict[str, object]] = [
+    {"id": "sound", "question": "row sound", "verify": ["test -f made"]},
+    {"id": "lacking", "question": "row lacking", "verify": ["python3 -m no_such_module", "no-such-\x1b[31mprogram"]},
+    {"id": "tests", "question": "row tests", "verify": ["pytest -q"]},
+]
+
+
+@contextlib.asynccontextmanager
+async def started(home: UserHome, url: str, rows: Path, *more: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A `vf-eval` with its dashboard, as it is by default; its output is no terminal's."""
+    argv = [str(VF_EVAL), "opencode-env", "--env.taskset.dataset", str(rows), "-m", MODEL_ID, "--client.base-url", url]
+    argv += ["--no-push", "--output-dir", str(home.root / "runs"), *more]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *argv, cwd=home.work, env=home.environment(), stdout=pipe, stderr=pipe, stdin=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_under_the_dashboard_warnings_and_a_table_are_told(shared_home: UserHome) -> None:
+    rows = write_rows(shared_home.root / "report.jsonl", ROWS)
+    policy = ScriptPolicy.of(bash("touch made"), Reply(text="done"))
+    async with (
+        ScriptedModel(policy) as model,
+        started(shared_home, model.base_url, rows, "--run.name", "report", "-c", "2") as run,
+    ):
+        _, stderr = await run.communicate()
+    told = stderr.decode()
+    assert run.returncode == 0, told
+    lines = told.splitlines()
+    # Of the row whose command runs the agent's code: before the dashboard, and once more at the end.
+    assert sum("seems to run the agent's code itself ('pytest')" in line for line in lines) == 2, told
+    assert sum("each rollout has 3,600 s" in line for line in lines) == 1
+    assert any("No module named no_such_module" in line for line in lines), told
+    assert any("no-such- [31mprogram" in line and "exit code 127" in line for line in lines), told
+    assert "\x1b" not in told
+    table = [line.split() for line in lines if line.split()[:1] in (["sound"], ["lacking"], ["tests"], ["all"])]
+    assert table[0][:5] == ["sound", "1", "0", "1.000", "1.00"], told
+    assert {row[0] for row in table} == {"sound", "lacking", "tests", "all"}
+    assert table[-1][:6] == ["all", "3", "tasks", "3", "0", "0.333"]
+    run_directory = shared_home.root / "runs" / "report"
+    assert lines[-1].startswith(f"traces: {run_directory / 'traces.jsonl'}  log: "), told
+    log = (run_directory / "logs" / "latest" / "eval.log").read_text()
+    assert " run=3/3 per_minute=" in log
+
+
+async def test_an_interrupted_run_says_how_it_goes_on(shared_home: UserHome) -> None:
+    rows = write_rows(shared_home.root / "interrupted.jsonl", ROWS[:1])
+    async with (
+        ScriptedModel(ScriptPolicy.of(faulty("hang"))) as model,
+        started(shared_home, model.base_url, rows, "--run.name", "interrupted", "-c", "1", "--no-rich") as run,
+    ):
+        await until(lambda: model.active == 1)
+        run.send_signal(signal.SIGINT)
+        _, stderr = await run.communicate()
+    assert run.returncode == 130
+    saved = shared_home.root / "runs" / "interrupted" / "configs" / "resolved" / "eval.json"
+    assert saved.exists()
+    assert f"interrupted; to go on: vf-eval @ {saved} --resume" in stderr.decode()
+
+
+def test_what_does_not_fit_the_machine_is_told_with_what_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_report, "_free_memory", lambda: 10 * run_report.OPENCODE_BYTES)
+    assert run_report.beyond_the_machine(1) is None
+    cores = len(run_report.os.sched_getaffinity(0))
+    told = run_report.beyond_the_machine(100_000)
+    assert told is not None
+    assert told.endswith(f"-c {min(10, cores * run_report.ROLLOUTS_A_CORE)} fits")
+    monkeypatch.setattr(run_report, "_free_memory", lambda: 0)
+    assert (run_report.beyond_the_machine(2) or "").endswith("-c 1 fits")
+
+
+def test_no_other_process_is_watched() -> None:
+    report = run_report.RunReport(local=True, limited=False)
+    assert not report.active
+    report.plan(3)
+    report.begin(None)
+    assert report.took("a", 1.0) == ""
