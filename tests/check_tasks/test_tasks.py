@@ -25,7 +25,7 @@ from tests.tasks.problems import CODE, CODES
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
-_USUAL = ("half-for-nothing", "never", "once-only", "weak-tests", "pick-lines", "two-checks")
+_USUAL = ("half-for-nothing", "never", "once-only", "weak-tests", "pick-lines", "two-checks", "lacks-a-program")
 PLANTED = [*TOGETHER, *(one for one in (*FLAWS, *SOUND) if WHOLE or one.name in _USUAL)]
 
 
@@ -56,6 +56,9 @@ def test_every_planted_flaw_is_named_and_no_sound_task_is(tmp_path: Path) -> Non
         assert f"is in {place}" in told["solution-in-all-places"]
     for finding in ("is in /app/NOTES.md", "is in the names of files", "limits"):
         assert finding in told["answer-in-two-places"]
+    lacking = str(reports["lacks-a-program"]["findings"])
+    assert "exit code 127" in lacking
+    assert "no-such-test-runner: not found" in lacking
     lines = results.read_text().splitlines()
     results.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
     again = checked(str(rows), "--repeats", repeats, "--results", str(results))
