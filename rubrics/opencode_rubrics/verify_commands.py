@@ -6,11 +6,8 @@ scored.
 """
 
 import logging
-<<<<<<< HEAD
-from collections.abc import Mapping
-=======
 import re
->>>>>>> 50750dde (A run of vf-eval ends with a table, its warnings, and how to go on; what does not fit the machine is told; every example says how many rollouts run at once; tools that are not offered have no metric)
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
@@ -164,15 +161,6 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         return float(len(trace.info.get("verify", [])))
 
 
-<<<<<<< HEAD
-=======
-def _plan(task: vf.TaskData) -> VerifyPlan:
-    try:
-        return VerifyPlan.model_validate(task)
-    except ValidationError as error:
-        raise vf.TaskError(f'rubric "verify-commands" needs a task with verify commands: {error}') from error
-
-
 _NO_PROGRAM = re.compile(r"No module named|command not found|: not found\b")
 
 
@@ -188,7 +176,6 @@ def commands_without_program(trace: AnyTrace) -> list[str]:
     ]
 
 
->>>>>>> 50750dde (A run of vf-eval ends with a table, its warnings, and how to go on; what does not fit the machine is told; every example says how many rollouts run at once; tools that are not offered have no metric)
 def explained(trace: AnyTrace, problem: str, key: str = INFO_KEY) -> float:
     """Say on the trace and in the log why there is no reward, which may be the row's own mistake; 0.0."""
     trace.info[key] = problem
