@@ -26,8 +26,8 @@ from verifiers.v1.utils.trace_store import TRACES_FILE
 
 from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
 
-OPENCODE_BYTES = 350 << 20
-"""Memory of one OpenCode with its sandbox."""
+AGENT_BYTES = 350 << 20
+"""Memory of one agent with its sandbox."""
 ROLLOUTS_A_CORE = 8
 """So many agents keep a core busy: each starts for one to three seconds, and then waits for its model."""
 _LIBRARY = "verifiers.v1"
@@ -139,11 +139,11 @@ class RunReport(logging.Handler):
 def beyond_the_machine(at_once: int) -> str | None:
     """What is said where so many local agents at once do not fit this machine's memory or cores."""
     cores, memory = len(os.sched_getaffinity(0)), _free_memory()
-    fits = max(1, min(memory // OPENCODE_BYTES, cores * ROLLOUTS_A_CORE))
+    fits = max(1, min(memory // AGENT_BYTES, cores * ROLLOUTS_A_CORE))
     if at_once <= fits:
         return None
     return (
-        f"warning: the agents of {at_once} rollouts at once (-c) want {at_once * OPENCODE_BYTES / 2**30:.1f} GiB and "
+        f"warning: the agents of {at_once} rollouts at once (-c) want {at_once * AGENT_BYTES / 2**30:.1f} GiB and "
         f"{-(-at_once // ROLLOUTS_A_CORE)} cores; {memory / 2**30:.1f} GiB and {cores} cores are there: -c {fits} fits"
     )
 
