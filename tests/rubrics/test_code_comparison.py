@@ -58,7 +58,8 @@ def outputs(draw: st.DrawFn) -> tuple[str, str]:
 def test_output_is_right_only_as_published_and_with_their_tolerance_as_often(pair: tuple[str, str]) -> None:
     assert same_output(*pair, 1e-9, 1e-6) <= published_output(*pair)
     if not all(word.lstrip("+-").isdigit() for word in " ".join(pair).split()):
-        assert same_output(*pair, 1e-3, 0) == published_output(*pair)
+        # Words have at most six decimals: a difference of exactly 0.001 is a little more as a float.
+        assert same_output(*pair, 1.0000001e-3, 0) == published_output(*pair)
 
 
 VALUES = st.recursive(
