@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -87,7 +88,7 @@ async def test_an_interrupted_run_says_how_it_goes_on(shared_home: UserHome) -> 
 def test_what_does_not_fit_the_machine_is_told_with_what_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_report, "_free_memory", lambda: 10 * run_report.AGENT_BYTES)
     assert run_report.beyond_the_machine(1) is None
-    cores = len(run_report.os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))
     told = run_report.beyond_the_machine(100_000)
     assert told is not None
     assert told.endswith(f"-c {min(10, cores * run_report.ROLLOUTS_A_CORE)} fits")
