@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
 from agent_sandbox.toolbox.checked_run import require_alive
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, not_the_agents, scoring_of
+from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
 from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import Field, model_validator
 from verifiers.v1.utils.artifacts import Artifact, collect, restore
@@ -131,8 +131,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             logger.warning("task %s: %s", task.id or task.idx, run.warning)
         if not run.verdict.problem:
             return run.verdict.reward
-        with not_the_agents():
-            record["problem"] = problem = await self._blamed(tests, scoring_of(trace), workdir, run.verdict.problem)
+        record["problem"] = problem = await self._blamed(tests, scoring_of(trace), workdir, run.verdict.problem)
         note_unreadable(trace, "task-tests", run.verdict.problem)
         logger.warning("task %s: %s", task.id or task.idx, problem)
         return 0.0

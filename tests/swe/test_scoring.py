@@ -3,13 +3,24 @@
 import base64
 import io
 import tarfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
-from opencode_env.taskset import OpenCodeTaskConfig, OpenCodeTaskset, OpenCodeTasksetConfig
+from agent_sandbox.toolbox.command import CommandResult
+from agent_sandbox.toolbox.scoring import Scoring, ScoringTimeout, attach
+from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_rubrics import ScoringError, SweTestsConfig
+from opencode_rubrics.swe import grading, suite
+from opencode_rubrics.swe.grading import Change, grade
+from opencode_rubrics.swe.problem import SweProblem
+from opencode_rubrics.swe.reader import Reader
+from opencode_rubrics.swe.suite import SuiteRun, run_suite
+from verifiers.v1.agent import TimeoutConfig
 
 from tests.support.rows import write_rows
 from tests.support.sizes import WHOLE, size
@@ -159,3 +170,88 @@ async def test_what_a_suite_leaves_in_its_place_neither_fails_the_scoring_nor_ea
         trace = await played(task, gold + appended(code))
         assert trace.reward == 0.0, trace.info
         assert "while an untouched sandbox gives evidence" in trace.info["swe"]["problem"]
+
+
+async def test_a_listing_that_outlasts_the_scoring_is_the_agents(tmp_path: Path) -> None:
+    """One file of 4 TiB of holes by three hundred names is a quarter of an hour of hashing for each, at least."""
+    (task,) = tasks_of([swelego(CALCULATOR)], tmp_path)
+    script = "truncate -s 4T calc/s && for n in $(seq 300); do ln calc/s calc/s$n; done"
+    with pytest.raises(ScoringTimeout) as raised:
+        await played(task, script, environment(timeout=TimeoutConfig(scoring=15)))
+    assert raised.value.agents
+
+
+class Watched(Scoring):
+    """Knows whose time it is."""
+
+    where = "nobody"
+
+    @contextmanager
+    def _is(self, whose: str, counts: AbstractContextManager[None]) -> Iterator[None]:
+        before, self.where = self.where, whose
+        with counts:
+            yield
+        self.where = before
+
+    def agents_time(self) -> AbstractContextManager[None]:
+        return self._is("agent", super().agents_time())
+
+    @asynccontextmanager
+    async def control(self) -> AsyncIterator[None]:
+        with self._is("control", nullcontext()):
+            async with super().control():
+                yield
+
+
+def _problem(task: OpenCodeTask) -> SweProblem:
+    problem = task.data.model_dump()["swe"]
+    return SweProblem.model_validate(problem)
+
+
+async def test_reading_what_a_suite_left_is_the_agents_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A log can take the parser of another package, which knows no limit but ours, as long as it wants."""
+    (task,), ask, read_bounded = tasks_of([swelego(CALCULATOR)], tmp_path), Reader.ask, suite.read_bounded
+    scoring, seen = Watched(), list[tuple[str, str]]()
+
+    async def asked(reader: Reader, call: str, **content: Any) -> dict[str, Any]:
+        seen.append((call, scoring.where))
+        return await ask(reader, call, **content)
+
+    async def read(*arguments: Any) -> Any:
+        seen.append(("left", scoring.where))
+        return await read_bounded(*arguments)
+
+    monkeypatch.setattr(Reader, "ask", asked)
+    monkeypatch.setattr(suite, "read_bounded", read)
+    async with environment().box(task) as box:
+        attach(scoring, box.runtime)
+        run = await run_suite(box.runtime, _problem(task), box.workdir)
+    assert run.recorded
+    assert seen == [("left", "agent"), ("left", "agent"), ("judge", "agent")]
+
+
+@pytest.mark.parametrize("parser", ["exit-code", "pytest"])
+async def test_a_run_with_the_gold_patch_takes_no_time_of_the_scoring(
+    parser: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else a run that uses up half of it and breaks off would have the gold patch's end as an error."""
+    (task,) = tasks_of([swelego(CALCULATOR)], tmp_path)
+    problem = _problem(task).model_copy(update={"parser": parser})
+    ended = SuiteRun(CommandResult("", 0, 0.0, "", "", timed_out=False), recorded=True, solved=True)
+    scoring, seen = Watched(), list[str]()
+
+    async def attempt(*_: Any, **__: Any) -> tuple[SuiteRun, str]:
+        return replace(ended, problem="" if parser == "exit-code" else "it has ended early"), ""
+
+    async def gold(*_: Any, **__: Any) -> SuiteRun:
+        seen.append(scoring.where)
+        return ended
+
+    monkeypatch.setattr(grading, "_attempt", attempt)
+    monkeypatch.setattr(grading, "gold_run", gold)
+    change = Change(b"", b"", b"", b"", None, {})
+    box: Any = None
+    async with scoring.time(3600):
+        graded = await grade(box, scoring, problem, "/app", change)
+    assert seen == ["control"]
+    assert bool(graded.blamed) == (parser == "pytest")

@@ -16,7 +16,7 @@ from agent_sandbox.toolbox.bounded_file import read_bounded
 from agent_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
 from agent_sandbox.toolbox.command import CommandResult
 from agent_sandbox.toolbox.files import upload_bundle
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, not_the_agents, scoring_of
+from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
 
 from opencode_rubrics.swe.installation import Installed, install
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
@@ -76,7 +76,7 @@ async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir:
         if run.recorded and problem.parser == "exit-code" and run.solved:
             await _hold_against_gold(scoring, problem, workdir, run)
         return Grade(run, patch)
-    with not_the_agents():
+    async with scoring.control():
         log_alone = await _log_alone(scoring, problem, workdir)
     if log_alone:
         async with untouched_box(scoring, problem) as another:
@@ -114,13 +114,14 @@ async def _attempt(
 
 async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str, run: SuiteRun) -> None:
     """An exit code names no test: those that pass with the gold patch must have passed, and not been skipped."""
-    with not_the_agents():
+    async with scoring.control():
         gold = await gold_run(scoring, problem, workdir, record=True)
     (theirs, key), (ours, ours_key) = gold.record, run.record
     if gold.problem:
         return
-    async with reader() as reading:
-        said = await reading.ask("passed_alone", gold=theirs, gold_secret=key, run=ours, secret=ours_key)
+    with scoring.agents_time():
+        async with reader() as reading:
+            said = await reading.ask("passed_alone", gold=theirs, gold_secret=key, run=ours, secret=ours_key)
     if said["count"]:
         run.solved, run.fixed = False, 0
         run.problem = f"{said['count']} tests that pass with the gold patch have not passed: {said['first']}, …"

@@ -13,7 +13,7 @@ from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
 from agent_sandbox.toolbox.checked_run import require_alive
 from agent_sandbox.toolbox.command import CommandResult, run_command
 from agent_sandbox.toolbox.files import upload_bundle
-from agent_sandbox.toolbox.scoring import ScoringError
+from agent_sandbox.toolbox.scoring import ScoringError, scoring_of
 from agent_sandbox.verifiers_040 import lift_network
 from pydantic import JsonValue
 
@@ -93,8 +93,9 @@ async def run_suite(
     await upload_bundle(runtime, bundle, place, failure="the suite could not be sent", error=ScoringError)
     run = f"sh {place}/run.sh {place} {MAX_LOG}"
     ended = await run_command(runtime, run, workdir=workdir, timeout=problem.timeout, environment=environment)
-    left = [await _left(runtime, f"{place}/{name}", most) for name, most in _LEFT.items()]
-    made = await _read(ended, left[0], left[1] if record else None, secret, problem, whole)
+    with scoring_of(runtime).agents_time():
+        left = [await _left(runtime, f"{place}/{name}", most) for name, most in _LEFT.items()]
+        made = await _read(ended, left[0], left[1] if record else None, secret, problem, whole)
     if ended.timed_out:
         made.problem = f"the suite did not end within {problem.timeout:g} s"
     made.solved = made.solved and not made.problem

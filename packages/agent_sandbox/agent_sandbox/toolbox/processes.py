@@ -8,6 +8,8 @@ from typing import Protocol, runtime_checkable
 
 import verifiers.v1 as vf
 
+from agent_sandbox.toolbox.scoring import scoring_of
+
 
 @runtime_checkable
 class TrustedSystem(Protocol):
@@ -60,4 +62,5 @@ async def end_agent(runtime: vf.Runtime) -> None:
     """End what the agent left running, on sandboxes that can tell it by identity; elsewhere that is the harness's
     task."""
     if isinstance(runtime, EndsAgentProcesses):
-        await runtime.end_agent_processes()
+        with scoring_of(runtime).agents_time():
+            await runtime.end_agent_processes()

@@ -177,12 +177,13 @@ class Scoring:
     @contextlib.asynccontextmanager
     async def control(self) -> AsyncIterator[None]:
         """Let the body, which scores an answer of ours, take as long as the whole scoring may, on a clock of its own.
+        What it raises is not the agent's.
 
         Raises:
             ScoringError: it took longer.
         """
         clock = self._clock
-        with self.not_counted():
+        with not_the_agents(), self.not_counted():
             self._clock = None
             try:
                 async with asyncio.timeout(None if clock is None else clock.seconds) as limit:
