@@ -159,9 +159,11 @@ def test_a_record_counts_only_if_each_session_that_began_has_ended_and_is_sealed
     ids=str,
 )
 def test_a_sealed_record_of_another_form_is_no_evidence(told: object) -> None:
-    sound = sealed("s", {"began": 1}) + sealed("s", ENDED)
+    began = sealed("s", {"began": 1})
+    sound = began + sealed("s", ENDED)
     assert read_record(sound.encode(), "s") is not None
     assert read_record((sound + sealed("s", told)).encode(), "s") is None
+    assert read_record((began + sealed("s", told)).encode(), "s") is None
 
 
 def test_what_is_sealed_and_no_json_is_no_evidence() -> None:

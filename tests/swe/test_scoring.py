@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_sandbox.toolbox.bounded_file import read_bounded
 from agent_sandbox.toolbox.command import CommandResult
 from agent_sandbox.toolbox.scoring import Scoring, ScoringTimeout, attach
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset, OpenCodeTasksetConfig
@@ -210,7 +211,7 @@ def _problem(task: OpenCodeTask) -> SweProblem:
 
 async def test_reading_what_a_suite_left_is_the_agents_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A log can take the parser of another package, which knows no limit but ours, as long as it wants."""
-    (task,), ask, read_bounded = tasks_of([swelego(CALCULATOR)], tmp_path), Reader.ask, suite.read_bounded
+    (task,), ask = tasks_of([swelego(CALCULATOR)], tmp_path), Reader.ask
     scoring, seen = Watched(), list[tuple[str, str]]()
 
     async def asked(reader: Reader, call: str, **content: Any) -> dict[str, Any]:
