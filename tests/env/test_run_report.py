@@ -3,14 +3,21 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import verifiers.v1 as vf
 from opencode_env.cli_agent import run_report
+from opencode_env.cli_agent.evaluation import CapConfig, CapReachedError, Evaluation
 from opencode_env.conformance.user_home import VF_EVAL
-from opencode_env.scripted_model import MODEL_ID, Reply, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import MODEL_ID, Reply, ScriptedModel, ScriptPolicy, Usage
+from pydantic import ValidationError
+from verifiers.v1.cli.eval.runner import gather_rollouts
+from verifiers.v1.trace import ModelCall
 
 from tests.support.replies import bash, faulty
 from tests.support.rows import write_rows
@@ -83,6 +90,59 @@ async def test_an_interrupted_run_says_how_it_goes_on(shared_home: UserHome) -> 
     saved = shared_home.root / "runs" / "interrupted" / "configs" / "resolved" / "eval.json"
     assert saved.exists()
     assert f"interrupted; to go on: vf-eval @ {saved} --resume" in stderr.decode()
+
+
+async def test_a_run_that_reaches_its_cap_ends_and_goes_on_with_another(shared_home: UserHome) -> None:
+    home, usage = shared_home, Usage(prompt_tokens=80, completion_tokens=20)
+    rows = write_rows(home.root / "capped.jsonl", [{**ROWS[0], "id": f"row-{number}"} for number in range(4)])
+    told = [one.model_copy(update={"usage": usage}) for one in (bash("touch made"), Reply(text="done"))]
+    async with ScriptedModel(ScriptPolicy.of(*told)) as model:
+        run = partial(home.run, "capped", model.base_url, "opencode-env", "--env.taskset.dataset", str(rows), "-c", "1")
+        capped = await run("--env.cap.tokens", "500")
+        asked = len(model.requests)
+        resumed = await run("--resume", "--env.cap.cost", "1", "--env.cap.prices", "100,0,1000")
+    assert (capped.exit_code, resumed.exit_code) == (1, 0), capped.log + resumed.log
+    *_, going_on, last = capped.log.strip().splitlines()
+    assert re.match(r"the run ends early: its calls took [56]00 tokens, the cap is --env.cap.tokens 500; 2 of 4 ", last)
+    saved = capped.directory / "configs" / "resolved" / "eval.json"
+    assert going_on == f"to go on: vf-eval @ {saved} --resume --env.cap.tokens 500"
+    assert "Traceback" not in capped.log
+    assert asked in (5, 6)  # the third rollout's first call was the last, or one that was under way then
+    assert home.leftovers() == []
+    assert [episode.ok for episode in resumed.episodes] == [True] * 4
+    (table,) = [line.split() for line in resumed.log.splitlines() if line.startswith("all 2 tasks")]
+    assert table[-2:] == ["400", "$0.1120"]  # four calls of 80 and 20 tokens
+
+
+async def test_a_cap_of_cost_counts_every_price_and_cancels_what_is_under_way_once() -> None:
+    run = Evaluation("none", None, CapConfig.model_validate({"cost": 0.001, "prices": "1,0.5,10"}))
+    cleaned: list[int] = []
+
+    async def rollout(steps: int) -> None:
+        async with run.playing():
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(steps):  # which a second cancellation would cut short
+                    await asyncio.sleep(0)
+                cleaned.append(steps)
+
+    playing = asyncio.ensure_future(gather_rollouts([rollout(0), rollout(50), rollout(5)]))
+    await until(lambda: len(run._playing) == 3)
+    run.spend(ModelCall(usage=vf.Usage(prompt_tokens=100, cached_input_tokens=200, completion_tokens=79)))
+    run.spend(ModelCall())
+    await asyncio.sleep(0)
+    assert not cleaned
+    run.spend(ModelCall(usage=vf.Usage(prompt_tokens=0, completion_tokens=1)))
+    with pytest.raises(CapReachedError, match=r"took 380 tokens \(\$0.0010\)"):
+        await playing
+    assert sorted(cleaned) == [0, 5, 50]
+
+
+@pytest.mark.parametrize("given", [{"cost": 1}, {"prices": "1,2"}, {"prices": "1,2,x"}, {"prices": "1,-2,3"}])
+def test_a_cap_that_cannot_be_counted_is_refused(given: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        CapConfig.model_validate(given)
 
 
 def test_what_does_not_fit_the_machine_is_told_with_what_does(monkeypatch: pytest.MonkeyPatch) -> None:

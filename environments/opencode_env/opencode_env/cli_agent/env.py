@@ -41,7 +41,7 @@ from verifiers.v1.utils.paths import CACHE_DIR
 
 from opencode_env.cli_agent.classification import blame_own_programs, fail_stage_timeout, unscore_failed, zero_spoilt
 from opencode_env.cli_agent.containers import provision_container
-from opencode_env.cli_agent.evaluation import Evaluation, Probe, require_proxies
+from opencode_env.cli_agent.evaluation import CapConfig, Evaluation, Probe, require_proxies
 from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
@@ -82,6 +82,8 @@ class CliAgentEnvConfig(EnvConfig):
     end_after_failures: int | None = Field(10, ge=1)
     """Under `vf-eval`, so many rollouts on three tasks, or on all, that an endpoint failed before their first answer
     with one status and text end the run; never with 408, 429 or 5xx. None never ends it."""
+    cap: CapConfig = Field(CapConfig(), exclude=True)
+    """What the model calls of one `vf-eval` may cost; without effect elsewhere."""
     agent_errors: AgentErrors = "score"
     """What becomes of a run that the agent's own programs can have broken. `score`: the files as they are, with the
     metric `agent_error_own`. `error`: an `AgentError`, unscored; a policy may prefer that to a failure."""
@@ -161,8 +163,9 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._resources = AsyncExitStack()
         self._turns = Turns(self.config.prime)
         self._features = self.config.features()
-        self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures)
-        self._report = RunReport(local=self._runs_locally(), limited=config.agent.timeout.rollout is not None)
+        self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
+        limited = config.agent.timeout.rollout is not None
+        self._report = RunReport(local=self._runs_locally(), limited=limited, cap=self.config.cap)
         self._kept: DiskUse | None = None
         self._since = time.time()
 
@@ -175,7 +178,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     @contextlib.asynccontextmanager
     async def _served(self) -> AsyncIterator[None]:
-        async with serving_by_role(self, self.config.gateway):
+        async with serving_by_role(self, self.config.gateway, self._evaluation.spend):
             gc.freeze()  # a full collection would go through the modules too: 400,000 objects, 0.2 s without a call
             try:
                 yield
@@ -240,7 +243,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """Plan `n` episodes of a task, before anything of the run starts; limits that do not fit are warned about."""
         longest = sum(rubric.longest(task.data) for rubric in _rubrics(task))
         warn_of_short_limit(task, scoring_limit(self.config.agent.timeout, task), longest)
-        self._evaluation.planned(task)
+        self._evaluation.planned(task, n)
         self._report.plan(n)
         return super().slots(task, n)
 
@@ -248,14 +251,16 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """Run one planned episode to its end.
 
         Raises:
-            UnusableEndpointError: `vf-eval` runs it, and its endpoint cannot be used, or fails every rollout alike.
+            RunEndedError: `vf-eval` runs it, and its endpoint cannot be used, or fails every rollout alike, or the
+                run's cap is reached.
         """
         # What writes episodes down and watches no traces is an evaluation in this process: servers do the reverse.
         evaluates = (len(options) > 1 or "on_complete" in more) and "on_trace" not in more
         for seat in agent_config_fields(self.config).values() if evaluates else ():
             await self._evaluation.require_endpoint(seat.client or ctx.client, seat.model or ctx.model)
         self._report.begin(options[0] if options else more.get("semaphore"))
-        episode: Episode[Any, Any, Any] = await super().run_slot(slot, ctx, *options, **more)
+        async with self._evaluation.playing() if evaluates else contextlib.nullcontext():
+            episode: Episode[Any, Any, Any] = await super().run_slot(slot, ctx, *options, **more)
         self._report.finish(episode)
         if evaluates:
             self._evaluation.ended(episode)
@@ -289,7 +294,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                 logger.info("rollout goes on from turn %d: task=%s kept=%s", turn.turn, named, turn.place)
             trace = await self._play(task, agents, rollout)
         seconds = time.monotonic() - started
-        progress = self._report.took(str(task.data.id or task.data.idx), seconds)
+        progress = self._report.took(trace.id, seconds)
         logger.info("%s%s", describe_rollout(trace, seconds), progress)
 
     async def _play(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AnyTrace:

@@ -1,26 +1,32 @@
-"""What is said of the endpoint of an evaluation, and of its failures: a probe before any sandbox, an early end, a line.
+"""What is said of the endpoint of an evaluation, and of its failures: a probe before any sandbox, early ends, a line.
 
 Under `vf-eval` in its own process only: a trainer, an environment server, a replay and the scripted model see nothing
-of it. Invariant: only what no rollout could get over ends a run, and what is said names the endpoint's own words.
+of it. Invariant: only what no rollout could get over ends a run, or the cap that its user has set, and what is said of
+a failure names the endpoint's own words.
 """
 
 import asyncio
 import errno
 import logging
+import operator
 import os
 import re
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Set
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Iterable, Sequence, Set
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal, Self
 
 import httpx
+from pydantic import BeforeValidator, Field, FiniteFloat, model_validator
+from pydantic_config import BaseConfig
 from verifiers.v1.clients import BaseClientConfig, EvalClientConfig
 from verifiers.v1.configs.client import resolve_api_key
 from verifiers.v1.episode import Episode
 from verifiers.v1.errors import EnvError
-from verifiers.v1.trace import Error
+from verifiers.v1.trace import Error, ModelCall
+from verifiers.v1.types import Usage
 from verifiers.v1.utils import logging as verifiers_logging
 
 from opencode_env.cli_agent.interception.endpoint_http import EndpointHttp
@@ -37,8 +43,66 @@ PATIENCE = 10.0
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
-class UnusableEndpointError(EnvError):
+Price = Annotated[FiniteFloat, Field(ge=0)]
+
+
+class RunEndedError(EnvError):
+    """A run ends early."""
+
+
+class UnusableEndpointError(RunEndedError):
     """No rollout could reach the endpoint, or get an answer of it."""
+
+
+class CapReachedError(RunEndedError):
+    """The model calls of a run have cost what they may."""
+
+
+def _listed(given: Any) -> Any:
+    return given.split(",") if isinstance(given, str) else given
+
+
+class CapConfig(BaseConfig):
+    """What the model calls of all seats of one `vf-eval` may cost, failed and repeated rollouts included; at the cap
+    the run ends early. It is no part of the saved configuration, so that `--resume` can have another."""
+
+    tokens: int | None = Field(None, ge=1)
+    """Tokens that are read, from a cache too, or sampled. At the cap rollouts under way are cancelled, and missing."""
+    cost: FiniteFloat | None = Field(None, gt=0)
+    """Dollars, by `prices`."""
+    prices: Annotated[tuple[Price, Price, Price] | None, BeforeValidator(_listed)] = None
+    """`IN,CACHED,OUT`, dollars for a million tokens read anew, read from a cache, and sampled; with them the table at a
+    run's end has costs."""
+
+    @model_validator(mode="after")
+    def _no_cost_without_prices(self) -> Self:
+        if self.cost is not None and self.prices is None:
+            raise ValueError("a cap of cost needs prices: --env.cap.prices IN,CACHED,OUT")
+        return self
+
+    def dollars(self, used: Sequence[int]) -> float | None:
+        """What tokens cost; None without prices."""
+        return None if self.prices is None else sum(map(operator.mul, self.prices, used)) / 1e6
+
+    def is_reached(self, used: Sequence[int]) -> bool:
+        """Whether so many tokens are what may be spent."""
+        dollars = self.dollars(used)
+        return (self.tokens is not None and sum(used) >= self.tokens) or (
+            self.cost is not None and dollars is not None and dollars >= self.cost
+        )
+
+    def options(self) -> str:
+        """What names this cap on a command line; empty without one."""
+        prices = self.prices and ",".join(f"{price:g}" for price in self.prices)
+        given = {"tokens": self.tokens, "cost": self.cost, "prices": prices}
+        return "".join(f" --env.cap.{name} {value}" for name, value in given.items() if value)
+
+
+def tokens_used(usages: Iterable[Usage | None]) -> tuple[int, int, int]:
+    """Tokens of calls as the endpoint counted them: read anew, read from a cache, sampled."""
+    known = [usage for usage in usages if usage is not None]
+    cached = sum(usage.cached_input_tokens or 0 for usage in known)
+    return sum(usage.prompt_tokens for usage in known), cached, sum(usage.completion_tokens for usage in known)
 
 
 def require_proxies() -> None:
@@ -80,20 +144,74 @@ class Evaluation:
     Args:
         probe: how its endpoints are asked before anything starts.
         end_after: rollouts that fail alike before their first answer, after which it ends; None never ends it.
+        cap: what its calls may cost; None for no cap.
     """
 
-    def __init__(self, probe: Probe, end_after: int | None) -> None:
+    def __init__(self, probe: Probe, end_after: int | None, cap: CapConfig | None = None) -> None:
         self._how = probe
         self._end_after = end_after
+        self._cap = cap or CapConfig()
+        self._used = (0, 0, 0)
+        self._planned = 0
+        self._playing: set[asyncio.Task[Any]] = set()
+        self._unwound = asyncio.Event()
+        """Set when the cap is reached and nothing is played any more."""
         self._probes: dict[tuple[str, str, str], asyncio.Future[None]] = {}
         self._tasks: set[object] = set()
         self._alike: defaultdict[tuple[int, str], list[object]] = defaultdict(list)
         self._failed: Counter[str] = Counter()
         self._ended = 0
 
-    def planned(self, task: Any) -> None:
-        """A task of the run."""
+    def planned(self, task: Any, rollouts: int = 1) -> None:
+        """A task of the run, and how often it is to be played."""
         self._tasks.add(task.key)
+        self._planned += rollouts
+
+    def spend(self, call: ModelCall) -> None:
+        """Count a call; the one that reaches the cap cancels the rollouts under way."""
+        before, (used,) = self._used, [tokens_used([call.usage])]
+        self._used = (before[0] + used[0], before[1] + used[1], before[2] + used[2])
+        if self._cap.is_reached(self._used) and not self._cap.is_reached(before):
+            for task in self._playing:
+                task.cancel()
+
+    @asynccontextmanager
+    async def playing(self) -> AsyncIterator[None]:
+        """A rollout is played until the end of the block.
+
+        Raises:
+            CapReachedError: it was cancelled, for the cap is reached.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        self._playing.add(task)
+        if self._cap.is_reached(self._used):
+            task.cancel()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self._cap.is_reached(self._used):
+                raise
+            self._leave(task)
+            await self._unwound.wait()  # the first error of a run cancels the others again, amid their cleanup
+            raise CapReachedError(self._overspent()) from None
+        finally:
+            self._leave(task)
+
+    def _leave(self, task: asyncio.Task[Any]) -> None:
+        self._playing.discard(task)
+        if not self._playing and self._cap.is_reached(self._used):
+            self._unwound.set()
+
+    def _overspent(self) -> str:
+        dollars = self._cap.dollars(self._used)
+        cost = "" if dollars is None else f" (${dollars:,.4f})"
+        return (
+            f"the run ends early: its calls took {sum(self._used):,} tokens{cost}, the cap is{self._cap.options()}; "
+            f"{self._planned - self._ended} of {self._planned} rollouts are missing; --resume goes on: name a cap with "
+            "it, a higher one if this played none; it counts anew"
+        )
+
 
     async def require_endpoint(self, config: BaseClientConfig, model: str) -> None:
         """Probe an endpoint, each URL, model and key once.

@@ -24,6 +24,7 @@ from verifiers.v1.cli.output import attempt_log_file, saved_config_path
 from verifiers.v1.episode import Episode
 from verifiers.v1.utils.trace_store import TRACES_FILE
 
+from opencode_env.cli_agent.evaluation import CapConfig, CapReachedError, RunEndedError, tokens_used
 from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
 
 AGENT_BYTES = 350 << 20
@@ -41,19 +42,21 @@ class _Row:
     task: str
     reward: float | None
     """None: an error."""
-    tokens: int
+    tokens: tuple[int, int, int]
+    """Of all its calls: read anew, read from a cache, sampled."""
     seconds: float
+    """From the start of its sandbox until that is removed; 0 where it did not start."""
 
 
 class RunReport(logging.Handler):
     """Watches one run of `vf-eval`; does nothing in any other process."""
 
-    def __init__(self, *, local: bool, limited: bool) -> None:
+    def __init__(self, *, local: bool, limited: bool, cap: CapConfig | None = None) -> None:
         """`local`: agents run in sandboxes on this machine; `limited`: the seat has a time limit of its own."""
         super().__init__(logging.INFO)
         self.active = Path(sys.argv[0]).name == "vf-eval" or sys.argv[0].endswith("verifiers/v1/cli/eval/main.py")
         self.run_directory: Path | None = None
-        self._local, self._limited = local, limited
+        self._local, self._limited, self._cap = local, limited, cap or CapConfig()
         self._planned, self._began = 0, 0.0
         self._rows: list[_Row] = []
         self._seconds: dict[str, float] = {}
@@ -91,11 +94,11 @@ class RunReport(logging.Handler):
             told.append(problem)
         _say(told)
 
-    def took(self, task: str, seconds: float) -> str:
-        """Note how long a rollout took; how far the run is, for its line in the log."""
+    def took(self, trace_id: str, seconds: float) -> str:
+        """Note how long the rollout of a trace took; how far the run is, for its line in the log."""
         if not self._began:
             return ""
-        self._seconds[task] = seconds
+        self._seconds[trace_id] = seconds
         done, minutes = len(self._rows) + 1, (time.monotonic() - self._began) / 60
         left = minutes / done * max(self._planned - done, 0)
         return f" run={done}/{self._planned} per_minute={done / max(minutes, 1e-3):.1f} minutes_left={left:.0f}"
@@ -107,7 +110,9 @@ class RunReport(logging.Handler):
         task = str(episode.task.data.id or episode.task.data.idx)
         trace = next(iter(episode.traces), None)
         reward = None if trace is None or episode.errors or not trace.ok else trace.reward
-        self._rows.append(_Row(task, reward, episode.num_total_tokens, self._seconds.get(task, 0.0)))
+        tokens = tokens_used(call.usage for one in episode.traces for call in one.calls)
+        seconds = max((self._seconds.pop(one.id, 0.0) for one in episode.traces), default=0.0)
+        self._rows.append(_Row(task, reward, tokens, seconds))
         for one in episode.traces:
             for problem in commands_without_program(one):
                 self.warn(f"task {task}: {problem}")
@@ -121,19 +126,22 @@ class RunReport(logging.Handler):
         if not self.active:
             return
         logging.getLogger(_LIBRARY).removeHandler(self)
-        _say(self._closing(interrupted=kind in (asyncio.CancelledError, KeyboardInterrupt)))
+        _say(self._closing(kind))
+        if isinstance(error, RunEndedError):
+            raise SystemExit(str(error)) from error  # which verifiers would show below a traceback
 
-    def _closing(self, *, interrupted: bool) -> Iterator[str]:
+    def _closing(self, kind: type[BaseException] | None) -> Iterator[str]:
         for told, count in self._warnings.most_common(_MOST_WARNINGS):
             yield f"warning: {told}" + (f" (and {count - 1} more like it)" if count > 1 else "")
         if len(self._warnings) > _MOST_WARNINGS:
             yield f"and {len(self._warnings) - _MOST_WARNINGS} other warnings, which the log has"
         if self._rows:
-            yield from _table(self._rows)
+            yield from _table(self._rows, self._cap)
         if self.run_directory is not None:
             yield f"traces: {self.run_directory / TRACES_FILE}  log: {attempt_log_file(self.run_directory)}"
-            if interrupted and (saved := saved_config_path(self.run_directory)) is not None:
-                yield f"interrupted; to go on: vf-eval @ {shlex.quote(str(saved))} --resume"
+            told = {asyncio.CancelledError: "interrupted; ", KeyboardInterrupt: "interrupted; ", CapReachedError: ""}
+            if kind in told and (saved := saved_config_path(self.run_directory)) is not None:
+                yield f"{told[kind]}to go on: vf-eval @ {shlex.quote(str(saved))} --resume{self._cap.options()}"
 
 
 def beyond_the_machine(at_once: int) -> str | None:
@@ -162,33 +170,36 @@ def _free_memory() -> int:
     return min(found[0], max(int(limit) - used, 0)) if limit.isdigit() else found[0]
 
 
-def _table(rows: Sequence[_Row]) -> Iterator[str]:
+def _table(rows: Sequence[_Row], cap: CapConfig) -> Iterator[str]:
     """A line for each task, if there are not too many, and one for all."""
     tasks: dict[str, list[_Row]] = {}
     for row in rows:
         tasks.setdefault(row.task, []).append(row)
     shown = [*(tasks.items() if 1 < len(tasks) <= _MOST_TASKS else ()), (f"all {len(tasks)} tasks", rows)]
-    cells = [("task", "rollouts", "errors", "mean reward", "pass rate", "mean seconds", "tokens")]
-    cells += [(name, *_figures(some)) for name, some in shown]
+    cells: list[tuple[str, ...]] = [("task", "rollouts", "errors", "mean reward", "pass rate", "mean seconds", "tokens", "cost")]
+    cells += [(name, *_figures(some, cap)) for name, some in shown]
+    cells = cells if cap.prices else [line[:-1] for line in cells]
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     for line in cells:
         first, *others = (cell.rjust(width) for cell, width in zip(line, widths, strict=True))
         yield "  ".join([line[0].ljust(len(first)), *others])
 
 
-def _figures(rows: Sequence[_Row]) -> tuple[str, ...]:
+def _figures(rows: Sequence[_Row], cap: CapConfig) -> tuple[str, ...]:
     rewards = [row.reward for row in rows if row.reward is not None]
     scored = len(rewards)
     mean = f"{sum(rewards) / scored:.3f}" if scored else "-"
     passed = f"{sum(reward >= 1 for reward in rewards) / scored:.2f}" if scored else "-"
     seconds = sum(row.seconds for row in rows) / len(rows)
+    dollars = sum(cap.dollars(row.tokens) or 0.0 for row in rows)
     return (
         f"{len(rows)}",
         f"{len(rows) - scored}",
         mean,
         passed,
         f"{seconds:.1f}",
-        f"{sum(row.tokens for row in rows):,}",
+        f"{sum(sum(row.tokens) for row in rows):,}",
+        f"${dollars:,.4f}",
     )
 
 

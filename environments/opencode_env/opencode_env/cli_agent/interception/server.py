@@ -21,7 +21,7 @@ from verifiers.v1.dialects import DIALECTS, Dialect
 from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.interception.base import Slot
 from verifiers.v1.session import RolloutSession
-from verifiers.v1.trace import InterceptRecord
+from verifiers.v1.trace import InterceptRecord, ModelCall
 from verifiers.v1.types import Request
 
 from opencode_env.cli_agent import rollout as rollouts  # which imports this package
@@ -42,6 +42,7 @@ from opencode_env.cli_agent.interception.unauthenticated import hold_back, known
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Steps = Sequence[Callable[[Call], Awaitable[None]]]
 Serve = Callable[[Call], Awaitable[web.StreamResponse]]
+OnCall = Callable[[ModelCall], None]
 
 
 class MainSession(RolloutSession):
@@ -72,9 +73,12 @@ class MainSession(RolloutSession):
 class RoleInterceptionServer(InterceptionServer):
     """verifiers' server behind a gateway per rollout, with a sub session for a rollout that has a `SubRollout`."""
 
-    def __init__(self, *args: Any, gateway: GatewayConfig | None = None, **options: Any) -> None:
+    def __init__(
+        self, *args: Any, gateway: GatewayConfig | None = None, on_call: OnCall | None = None, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
         self.gateway = gateway or GatewayConfig()
+        self._on_call = on_call
         self._gateways: dict[str, Gateway] = {}
         """By the key of the rollout."""
         self._idle = IdleConnections(self.gateway.idle_timeout)
@@ -198,9 +202,11 @@ class RoleInterceptionServer(InterceptionServer):
         super().record_call(session, dialect, *args, **options)
         if not session.released:
             call = call_of(dialect)
-            call.record = session.trace.calls[-1]
+            call.record = record = session.trace.calls[-1]
             for step in path.RECORD:
                 step(call)
+            if self._on_call is not None:
+                self._on_call(record)
 
     async def handle_task_get(self, request: web.Request) -> web.Response:
         """Hand a tool server its rollout's task, answer included, while no program of the agent can run."""

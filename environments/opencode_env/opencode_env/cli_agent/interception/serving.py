@@ -28,7 +28,7 @@ from verifiers.v1.session import RolloutSession
 
 from opencode_env.cli_agent import rollout as rollouts  # which imports this package
 from opencode_env.cli_agent.interception.config import GatewayConfig
-from opencode_env.cli_agent.interception.server import RoleInterceptionServer
+from opencode_env.cli_agent.interception.server import OnCall, RoleInterceptionServer
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
@@ -44,9 +44,9 @@ def is_reachable(server: InterceptionServer) -> bool:
 class RoleStaticPool(StaticInterceptionPool):
     """A fixed set of role servers."""
 
-    def __init__(self, config: StaticInterceptionPoolConfig, *options: Any, gateway: GatewayConfig) -> None:
+    def __init__(self, config: StaticInterceptionPoolConfig, *options: Any, **ours: Any) -> None:
         super().__init__(config, *options)
-        self.servers = [RoleInterceptionServer(server, *options, gateway=gateway) for server in config.servers]
+        self.servers = [RoleInterceptionServer(server, *options, **ours) for server in config.servers]
 
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
@@ -59,16 +59,16 @@ class RoleStaticPool(StaticInterceptionPool):
 class RoleElasticPool(ElasticInterceptionPool):
     """Role servers on demand, `multiplex` rollouts on each."""
 
-    def __init__(self, *options: Any, gateway: GatewayConfig) -> None:
+    def __init__(self, *options: Any, **ours: Any) -> None:
         super().__init__(*options)
-        self._gateway = gateway
+        self._ours = ours
 
     async def _server(self) -> InterceptionServer:
         for server in self.servers:
             if server.load < self.config.multiplex and is_reachable(server):
                 return server
         config = InterceptionServerConfig(tunnel=PrimeTunnelConfig())
-        grown = RoleInterceptionServer(config, self.requires_tunnel, self.state_service_secrets, gateway=self._gateway)
+        grown = RoleInterceptionServer(config, self.requires_tunnel, self.state_service_secrets, **self._ours)
         await self.stack.enter_async_context(grown)
         self.servers.append(grown)
         return grown
@@ -85,26 +85,27 @@ def role_interception(
     requires_tunnel: bool = False,
     state_service_secrets: tuple[str, ...] = (),
     gateway: GatewayConfig | None = None,
+    on_call: OnCall | None = None,
 ) -> Interception:
-    """The interception of a configuration, made of role servers."""
-    gateway, options = gateway or GatewayConfig(), (requires_tunnel, state_service_secrets)
+    """The interception of a configuration, made of role servers, which hand each recorded call to `on_call`."""
+    options, ours = (requires_tunnel, state_service_secrets), {"gateway": gateway, "on_call": on_call}
     if isinstance(config, InterceptionServerConfig):
-        return RoleInterceptionServer(config, *options, gateway=gateway)
+        return RoleInterceptionServer(config, *options, **ours)
     if isinstance(config, StaticInterceptionPoolConfig):
-        return RoleStaticPool(config, *options, gateway=gateway)
+        return RoleStaticPool(config, *options, **ours)
     assert isinstance(config, ElasticInterceptionPoolConfig)
-    return RoleElasticPool(config, *options, gateway=gateway)
+    return RoleElasticPool(config, *options, **ours)
 
 
 @asynccontextmanager
-async def serving_by_role(env: Env[Any], gateway: GatewayConfig) -> AsyncIterator[None]:
+async def serving_by_role(env: Env[Any], gateway: GatewayConfig, on_call: OnCall) -> AsyncIterator[None]:
     """Hold an environment's serving resources, with role servers: what `Env.serving` of verifiers 0.4 does."""
     if gateway.raise_open_files:
         raise_open_files()
     async with env.shared_tools() as shared:
         secrets = tuple(server.state_secret for server in shared.values() if server.state_secret)
         outside = env._requires_tunnel(shared)
-        interception = role_interception(env.config.interception, outside, secrets, gateway)
+        interception = role_interception(env.config.interception, outside, secrets, gateway, on_call)
         async with _answering_after(gateway.answer_after if outside else None), interception:
             env._shared_tools = shared
             env._interception = interception
