@@ -212,7 +212,6 @@ class Evaluation:
             "it, a higher one if this played none; it counts anew"
         )
 
-
     async def require_endpoint(self, config: BaseClientConfig, model: str) -> None:
         """Probe an endpoint, each URL, model and key once.
 

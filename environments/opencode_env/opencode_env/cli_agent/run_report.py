@@ -139,9 +139,10 @@ class RunReport(logging.Handler):
             yield from _table(self._rows, self._cap)
         if self.run_directory is not None:
             yield f"traces: {self.run_directory / TRACES_FILE}  log: {attempt_log_file(self.run_directory)}"
-            told = {asyncio.CancelledError: "interrupted; ", KeyboardInterrupt: "interrupted; ", CapReachedError: ""}
-            if kind in told and (saved := saved_config_path(self.run_directory)) is not None:
-                yield f"{told[kind]}to go on: vf-eval @ {shlex.quote(str(saved))} --resume{self._cap.options()}"
+            interrupted = kind in (asyncio.CancelledError, KeyboardInterrupt)
+            saved = saved_config_path(self.run_directory)
+            if saved is not None and (interrupted or kind is CapReachedError):
+                yield f"{'interrupted; ' * interrupted}to go on: vf-eval @ {shlex.quote(str(saved))} --resume{self._cap.options()}"
 
 
 def beyond_the_machine(at_once: int) -> str | None:
@@ -176,7 +177,9 @@ def _table(rows: Sequence[_Row], cap: CapConfig) -> Iterator[str]:
     for row in rows:
         tasks.setdefault(row.task, []).append(row)
     shown = [*(tasks.items() if 1 < len(tasks) <= _MOST_TASKS else ()), (f"all {len(tasks)} tasks", rows)]
-    cells: list[tuple[str, ...]] = [("task", "rollouts", "errors", "mean reward", "pass rate", "mean seconds", "tokens", "cost")]
+    cells: list[tuple[str, ...]] = [
+        ("task", "rollouts", "errors", "mean reward", "pass rate", "mean seconds", "tokens", "cost")
+    ]
     cells += [(name, *_figures(some, cap)) for name, some in shown]
     cells = cells if cap.prices else [line[:-1] for line in cells]
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]

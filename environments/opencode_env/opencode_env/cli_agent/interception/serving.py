@@ -88,7 +88,8 @@ def role_interception(
     on_call: OnCall | None = None,
 ) -> Interception:
     """The interception of a configuration, made of role servers, which hand each recorded call to `on_call`."""
-    options, ours = (requires_tunnel, state_service_secrets), {"gateway": gateway, "on_call": on_call}
+    options = (requires_tunnel, state_service_secrets)
+    ours: dict[str, Any] = {"gateway": gateway, "on_call": on_call}
     if isinstance(config, InterceptionServerConfig):
         return RoleInterceptionServer(config, *options, **ours)
     if isinstance(config, StaticInterceptionPoolConfig):
