@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
-from opencode_runs.difficulty.join.join import JoinFigures, JoinOptions, join
+from opencode_runs.difficulty.join.join import JoinFigures, JoinOptions, join, join_warnings
 from opencode_runs.difficulty.rated import METADATA_KEY
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 
@@ -94,7 +94,9 @@ def test_the_joined_file_yields_the_same_tasks(tmp_path: Path) -> None:
     assert figures.changed_identity.count == 0
     assert keys_of(tmp_path / "rated.parquet") == keys
     assert [row["answer"] for row in rows[:3]] == ["7", "7.5", "seven"]
-    assert any("mixes" in note for note in figures.notes)
+    assert [note for note in figures.notes if "mixes" in note] == [
+        'column "answer" mixes decimal numbers and text and whole numbers: written as text'
+    ]  # text and lists of commands or messages are read alike
 
 
 def test_a_column_that_parquet_cannot_hold_is_named(tmp_path: Path) -> None:
@@ -244,6 +246,7 @@ def test_the_sample_tasks_can_be_named(tmp_path: Path) -> None:
     output = tmp_path / "rated.parquet"
     figures = join("samples", [run_of(tmp_path / "run", keys, 1)], output, JoinOptions())
     assert (figures.matched_by_key, figures.changed_identity.count) == (len(keys), 0)
+    assert join_warnings(figures) == []
     assert keys_of(output) == keys
 
 

@@ -34,9 +34,10 @@ def test_it_shows_each_rollout_as_it_ends_a_table_of_rewards_and_where_the_trace
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not a language model" in done.stdout
     for name in chosen:
-        assert re.search(rf"rollout finished: task={name} ", done.stdout)
-        assert re.search(rf"^{name} +1\.00 +\d+ +\d+ +agent_completed +\d+\.\d$", done.stdout, re.MULTILINE)
-    (traces,) = re.findall(r"^traces: (.*)$", done.stdout, re.MULTILINE)
+        (seconds,) = re.findall(rf"rollout finished: task={name} .* seconds=([\d.]+) ", done.stdout)
+        row = rf"^{name} +1 +0 +1\.000 +1\.00 +{re.escape(seconds)} +[\d,]+$"
+        assert re.search(row, done.stdout, re.MULTILINE), done.stdout
+    (traces,) = re.findall(r"^traces: (\S+)  log: \S+$", done.stdout, re.MULTILINE)
     assert (home.work / traces).is_file()
     assert home.leftovers() == []
     (shown,) = [commands_of(block) for block in blocks_of(ROOT / "README.md") if "test_demo" in block.run_by]

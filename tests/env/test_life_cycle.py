@@ -137,6 +137,9 @@ def test_every_rollout_has_its_line_failed_ones_included(played: Played) -> None
     assert len(played.finished.lines) == len(ROWS)
     (line,) = [line for line in played.finished.lines if "task=model-fails " in line]
     assert "reward=- error=ProviderError: " in line
+    others = [line for line in played.finished.log.splitlines() if "rollout done: " in line]
+    assert others
+    assert not any("reward=" in line for line in others)
 
 
 def test_nothing_is_left_behind(played: Played, shared_home: UserHome) -> None:

@@ -1,12 +1,13 @@
 """`python -m opencode_env.demo`: the sample tasks, real OpenCode, local sandboxes, and a scripted model; no account.
 
-It runs the installed `vf-eval` command as a user would and reads the traces it wrote.
+It runs the installed `vf-eval` command as a user would.
 """
 
 import argparse
 import asyncio
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -19,9 +20,8 @@ from agent_sandbox.confined import require_bubblewrap
 from opencode_runs.command import say
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.trace import WireTrace
-from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes
+from verifiers.v1.utils.trace_store import read_episodes
 
-from opencode_env.cli_agent.traces import AGENT_RECORD
 from opencode_env.samples import load_samples
 from opencode_env.scripted_model import LABEL, MODEL_ID, SamplesPolicy, ScriptedModel
 
@@ -53,16 +53,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def run_demo(options: argparse.Namespace) -> int:
-    """Run the evaluation and print the table; returns the process's exit code."""
+    """Run the evaluation, and name the page that shows it; returns the process's exit code."""
     async with ScriptedModel(SamplesPolicy(options.success_rate, options.seed, {})) as model:
         say(f"model: {LABEL}, at {model.base_url}")
         code, run = await _evaluate(options, model.base_url)
     if code != 0:
         say(f"vf-eval failed with exit code {code}: its messages are above")
         return code
-    failed = _report(run)
     await _show(run)
-    return failed
+    return 0 if all(episode.ok for episode in read_episodes(run, WireTrace)) else 1
 
 
 async def _show(run: Path) -> None:
@@ -75,7 +74,8 @@ async def _show(run: Path) -> None:
 
 
 async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Path]:
-    """Run `vf-eval opencode-env`; returns its exit code and the run directory."""
+    """Run `vf-eval opencode-env`, with what it says of each rollout and of the run; returns its exit code and the run
+    directory."""
     name = f"demo-{os.getpid()}"
     argv = ["opencode-env", "-m", MODEL_ID, "--client.base-url", base_url, "--no-push", "--no-rich"]
     argv += ["-r", str(options.rollouts), "-c", str(options.concurrency)]
@@ -93,7 +93,7 @@ async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Pa
     async for line in process.stderr:
         text = line.decode(errors="replace").rstrip("\n")
         last.append(text)
-        if "rollout finished" in text:
+        if "rollout finished" in text or not re.match(r"\d\d:\d\d:\d\d ", text):  # all else is verifiers' log
             say(text)
     code = await process.wait()
     if code != 0:
@@ -105,33 +105,6 @@ def _vf_eval() -> Sequence[str]:
     command = Path(sys.executable).with_name("vf-eval")
     found = str(command) if command.exists() else shutil.which("vf-eval")
     return [found] if found else [sys.executable, "-m", "verifiers.v1.cli.eval.main"]
-
-
-def _report(run: Path) -> int:
-    """Print one row per rollout, in the order of the samples.
-
-    Returns:
-        1 when any rollout failed for a reason that is not the model's.
-    """
-    rows = [("task", "reward", "turns", "tool calls", "stop", "seconds")]
-    failed = 0
-    for episode in sorted(read_episodes(run, WireTrace), key=lambda one: one.task.data.idx or 0):
-        task = str(episode.task.data.id or episode.task.data.idx)
-        if not episode.traces:
-            failed += 1
-            rows.append((task, "error", "-", "-", episode.errors[-1].type if episode.errors else "-", "-"))
-        for trace in episode.traces:
-            failed += not trace.ok
-            record = trace.info.get(AGENT_RECORD, {})
-            reward = f"{trace.reward:.2f}" if trace.ok else "error"
-            calls = f"{trace.metrics.get('total_tool_calls') or 0:.0f}"
-            seconds = f"{record.get('duration', 0.0):.1f}"
-            rows.append((task, reward, str(trace.num_turns), calls, str(trace.stop_condition), seconds))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    say(f"traces: {run / TRACES_FILE}")
-    return 1 if failed else 0
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.run_report import RunReport
-from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout, shorten_tasks
+from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout, one_reward_logged, shorten_tasks
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import RolloutTurns
@@ -172,7 +172,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the serving resources, with our interception servers: whole streams, and roles where a seat has them."""
-        with contextlib.closing(self._evaluation), self._report:  # what they say stands below the last of the log
+        with one_reward_logged(), contextlib.closing(self._evaluation), self._report:  # what they say ends the log
             async with self._served():
                 yield
 

@@ -39,6 +39,8 @@ _MOST_TASKS, _MOST_WARNINGS, _MOST_CHARS = 20, 10, 1000
 class _Row:
     """What is told of one rollout that has ended."""
 
+    place: int
+    """Of its task in the taskset."""
     task: str
     reward: float | None
     """None: an error."""
@@ -112,7 +114,7 @@ class RunReport(logging.Handler):
         reward = None if trace is None or episode.errors or not trace.ok else trace.reward
         tokens = tokens_used(call.usage for one in episode.traces for call in one.calls)
         seconds = max((self._seconds.pop(one.id, 0.0) for one in episode.traces), default=0.0)
-        self._rows.append(_Row(task, reward, tokens, seconds))
+        self._rows.append(_Row(episode.task.data.idx or 0, task, reward, tokens, seconds))
         for one in episode.traces:
             for problem in commands_without_program(one):
                 self.warn(f"task {task}: {problem}")
@@ -142,7 +144,8 @@ class RunReport(logging.Handler):
             interrupted = kind in (asyncio.CancelledError, KeyboardInterrupt)
             saved = saved_config_path(self.run_directory)
             if saved is not None and (interrupted or kind is CapReachedError):
-                yield f"{'interrupted; ' * interrupted}to go on: vf-eval @ {shlex.quote(str(saved))} --resume{self._cap.options()}"
+                command = f"vf-eval @ {shlex.quote(str(saved))} --resume{self._cap.options()}"
+                yield f"{'interrupted; ' * interrupted}to go on: {command}"
 
 
 def beyond_the_machine(at_once: int) -> str | None:
@@ -174,7 +177,7 @@ def _free_memory() -> int:
 def _table(rows: Sequence[_Row], cap: CapConfig) -> Iterator[str]:
     """A line for each task, if there are not too many, and one for all."""
     tasks: dict[str, list[_Row]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.place):
         tasks.setdefault(row.task, []).append(row)
     shown = [*(tasks.items() if 1 < len(tasks) <= _MOST_TASKS else ()), (f"all {len(tasks)} tasks", rows)]
     cells: list[tuple[str, ...]] = [

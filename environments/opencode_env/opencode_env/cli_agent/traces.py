@@ -1,7 +1,9 @@
 """What every part says about a rollout's trace: its type, the agent's record on it, tool calls, and the log line."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from verifiers.v1.episode import Episode
@@ -9,6 +11,8 @@ from verifiers.v1.graph import MessageNode
 from verifiers.v1.trace import Trace
 
 AnyTrace = Trace[Any, Any, Any]
+
+_VERIFIERS_LINE = "rollout done: id=%s task=%s reward=%.3f turns=%d stop=%s"
 
 AGENT_RECORD = "agent"
 """Key in `trace.info` under which the agent's run is recorded."""
@@ -55,6 +59,25 @@ def describe_rollout(trace: AnyTrace, seconds: float) -> str:
         f"stop={trace.stop_condition} exit={record.get('exit_code')} seconds={seconds:.1f} reward={reward} "
         f"error={problem}"
     )
+
+
+@contextmanager
+def one_reward_logged() -> Iterator[None]:
+    """Take the reward out of verifiers' line of a rollout until the end of the block: it is written before it is known
+    what becomes of an error, and the line of `describe_rollout` has the reward."""
+    verifiers_logger = logging.getLogger("verifiers.v1.rollout")
+    verifiers_logger.addFilter(_without_reward)
+    try:
+        yield
+    finally:
+        verifiers_logger.removeFilter(_without_reward)
+
+
+def _without_reward(record: logging.LogRecord) -> bool:
+    if record.msg == _VERIFIERS_LINE and isinstance(record.args, tuple):
+        record.msg = _VERIFIERS_LINE.replace(" reward=%.3f", "")
+        record.args = (*record.args[:2], *record.args[3:])
+    return True
 
 
 def describe_failure(episode: Episode[Any, Any, Any]) -> str:

@@ -10,7 +10,7 @@ Anything else that Arrow cannot hold is refused with the column's name.
 """
 
 import glob
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,7 +86,8 @@ def _of_rows(config: OpenCodeTasksetConfig) -> Dataset:
         raise BadInputError(f'dataset "{name}" cannot be read: {one_line(error)}') from None
     if not any(row.values for row in rows):
         raise NothingUsableError(f'dataset "{name}" has no rows')
-    table, notes = _table(name, rows, config.answer_key)
+    either = {config.question_key, config.setup_key or "setup", config.verify_key or "verify"}
+    table, notes = _table(name, rows, config.answer_key, either)
 
     def chunks() -> Iterator[tuple[Sequence[Row], pa.Table]]:
         for start in range(0, len(rows), BATCH_ROWS):
@@ -95,14 +96,15 @@ def _of_rows(config: OpenCodeTasksetConfig) -> Dataset:
     return Dataset(table.schema, len(rows), chunks, rewrites=True, notes=notes)
 
 
-def _table(name: str, rows: Sequence[Row], exact: str) -> tuple[pa.Table, list[str]]:
-    """The rows, and notes on mixed columns; in column `exact`, the answers', 7 and 7.0 are not the same."""
+def _table(name: str, rows: Sequence[Row], exact: str, either: Set[str]) -> tuple[pa.Table, list[str]]:
+    """The rows, and notes on mixed columns; in column `exact`, the answers', 7 and 7.0 are not the same, and in those
+    of `either` the taskset reads a text as the list that it is written as."""
     arrays, notes = {}, []
     for column in dict.fromkeys(key for row in rows for key in row.values):
         values = [row.values.get(column) for row in rows]
         kinds = {_kind(value, column == exact) for value in values if value is not None}
         form = _form(kinds)
-        if len(kinds) > 1:
+        if len(kinds) > 1 and not (form == AS_LIST and column in either):
             notes.append(f'column "{column}" mixes {" and ".join(sorted(kinds))}: {form}')
         try:
             arrays[column] = pa.array([_unmixed(value, form, kinds) for value in values])
