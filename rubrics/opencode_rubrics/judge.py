@@ -34,9 +34,10 @@ MAX_ANSWER_CHARS = 2000
 """A longer answer is not put before the judge: a part of it could agree where all of it does not."""
 
 _CONTROL_TOKEN = re.compile(
-    r"<(?=[|\uff5c<]|/?[^\s<>]{1,64}>)|\[(?=[|>~]|\w?[~!]|/?[^\W\d]{3,64}\d{0,9}\])|\](?=[~!<])"
+    r"(?<=[<\[\]])(?:(?<=<)(?=[|\uff5c<]|/?[^\s<>]{1,64}>)"
+    r"|(?<=\[)(?=[|>~]|\w?[~!]|/?[^\W\d]{3,64}\d{0,9}\])|(?<=\])(?=[~!<]))"
 )
-"""The first character of what models take for the end of a turn, or the beginning of another, wherever it stands."""
+"""Behind the first character of what models take for the end of a turn, or the beginning of another."""
 
 _BETWEEN = r"[\W_]{0,64}"
 """Bounded, so that no line of a reply takes long."""
@@ -108,7 +109,7 @@ class Judge(vf.Judge[str]):
 
     async def _asked(self, answer: str, question: str, reference: str, trace: AnyTrace) -> str:
         mark = secrets.token_hex(8)
-        answer = _CONTROL_TOKEN.sub(r"\g<0> ", answer)
+        answer = _CONTROL_TOKEN.sub(" ", answer)
         fields = {"question": question, "reference": reference, "answer": f"[{mark}]\n{answer}\n[{mark}]"}
         found = await self.evaluate(trace=trace, **fields)
         assert found.parsed is not None

@@ -232,6 +232,12 @@ def test_texts_are_read_as_opencodes_javascript_reads_them(javascript: Any) -> N
             assert javascript_json.written(javascript_json.parse(sampled)) == javascript_json.written(read)
 
 
+def test_arguments_of_more_values_than_an_answer_can_hold_come_back_as_the_same_text_alone() -> None:
+    text = json.dumps([1] * (javascript_json.MOST_COMMAS + 2))
+    assert RULES.recognise(answer(("a", "nothing", text)), echo(("a", "nothing", text))) == ["a"]
+    assert RULES.recognise(answer(("a", "nothing", text)), echo(("a", "nothing", f"{text} "))) is None
+
+
 def test_many_calls_of_one_id_are_read_once_each_also_when_what_comes_is_no_echo_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

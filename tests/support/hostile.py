@@ -5,13 +5,15 @@ thread that calls it, so that a busy machine changes little; threads and process
 """
 
 import asyncio
+import base64
 import gc
+import gzip
 import inspect
 import json
 import math
 import time
 from asyncio import events
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -21,7 +23,7 @@ from agent_sandbox import surrogates
 from agent_sandbox.podman.kept import _read_changes
 from agent_sandbox.prime.errors import kind_of
 from agent_sandbox.toolbox import kept_files
-from agent_sandbox.toolbox.command import CommandResult
+from agent_sandbox.toolbox.command import TAIL_CHARS, CommandResult
 from opencode_env.cli_agent.interception.chat_answers import stream_parser
 from opencode_env.cli_agent.interception.masking import Masking
 from opencode_env.cli_agent.interception.steps import answer as answers
@@ -33,6 +35,20 @@ from opencode_openenv.spec import RolloutSpec
 from opencode_openenv.tbench2.session_log import plain_name
 from opencode_rubrics import answer, judge, reward_file, staged_tests
 from opencode_rubrics.code.problem import CodeTest, same_output, same_result
+from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
+from opencode_rubrics.math.rules_result import RulesResult
+from opencode_rubrics.swe.split import Splitter
+from opencode_rubrics.swe.tree import (
+    Entry,
+    File,
+    TreeError,
+    _named,
+    changed_paths,
+    packed,
+    read_listing,
+    unfit,
+    unpacked,
+)
 from opencode_runs import tables
 from opencode_runs.command import printable, printable_json
 from opencode_runs.report.cleaning import cut_masked
@@ -50,6 +66,8 @@ from verifiers.v1.types import AssistantMessage, ToolCall
 
 from tests.gateway.calls import call_of, session
 from tests.report import made
+from tests.swe.test_linear import PROBLEM
+from tests.swe.test_linear import READERS as SWE
 
 MIB = 1 << 20
 FLOOR = 0.004
@@ -239,9 +257,9 @@ def superlinear(reader: Reader, name: str, sizes: Sequence[int]) -> str:
     return ""
 
 
-def dearest(reader: Reader, size: int) -> str:
+def dearest(reader: Reader, size: int, names: Iterable[str] = tuple(CORPUS)) -> str:
     """The text of a size that costs a reader most, by name."""
-    return max(CORPUS, key=lambda name: largest_callback(reader, CORPUS[name](size)))
+    return max(names, key=lambda name: largest_callback(reader, CORPUS[name](size)))
 
 
 def _stream(text: str) -> list[bytes]:
@@ -260,6 +278,10 @@ def _stream(text: str) -> list[bytes]:
 
 def _bytes(text: str) -> bytes:
     return text.encode(errors="replace")
+
+
+def _replaced(text: str) -> str:
+    return _bytes(text).decode()
 
 
 def _bytes_of_json(text: str) -> bytes:
@@ -350,6 +372,37 @@ def _exported(line: bytes) -> str:
     return printable(_markdown(episode, episode.traces[0]))
 
 
+def _listing(text: str) -> bytes:
+    lines = "\n".join(f"f 1  ./{name}" for name in text.split("\n"))
+    return base64.b64encode(gzip.compress(lines.encode(errors="replace"), 1))
+
+
+def _archive(text: str) -> bytes:
+    return packed({"a.py": File(text.encode(errors="replace"))})
+
+
+def _split(text: str) -> object:
+    names = [name for line in text.split("\n") for name in _named(f"./{line[:2000]}", Entry())]
+    tree = {name: Entry("1") for name in names}
+    with suppress(TreeError):
+        changed_paths({}, tree)
+    splitter = Splitter(PROBLEM.row_paths, {}, tree)
+    return [splitter.kind(name) for name in names], unfit({}, tree, ())
+
+
+async def _ruled(text: str) -> object:
+    """What mathematics does on the loop."""
+
+    async def verified(*_: object) -> RulesResult:
+        await asyncio.sleep(0)
+        return RulesResult(False, "wrong")
+
+    rubric = SimpleNamespace(config=HybridMathConfig(answer_source="reply", max_answer_bytes=MIB), _verified=verified)
+    trace: Any = SimpleNamespace(last_reply=text)
+    task: Any = SimpleNamespace(prompt_text="")
+    return await HybridMathRubric.rule(rubric, task, "1", trace, None)  # type: ignore[arg-type]
+
+
 READERS = [
     # What the interception reads of an answer; requests have bounds of their own (`tests/gateway/test_bounds.py`).
     Reader("sound_arguments", answers.sound_arguments),
@@ -377,9 +430,12 @@ READERS = [
     Reader("same_output", lambda text: same_output(text, text + " 1", 1e-9, 1e-6), on_loop=False),
     Reader("same_result", lambda text: same_result(json.loads(text), CodeTest(input=[], output=[[1]])), on_loop=False),
     Reader("reward file", lambda text: reward_file._numbers(text, "reward"), most_bytes=1 << 16),
-    Reader("lacked_program", staged_tests.lacked_program, _ended),
+    Reader("lacked_program", staged_tests.lacked_program, _ended, most_bytes=TAIL_CHARS),
+    Reader("mathematics", _ruled),
     Reader("judge.read_verdict", lambda text: judge.read_verdict(text, ("yes", "no")), most_bytes=1 << 14),
-    Reader("judge's control tokens", lambda text: judge._CONTROL_TOKEN.sub(r"\g<0> ", text), most_bytes=8000),
+    Reader(
+        "judge's control tokens", lambda text: judge._CONTROL_TOKEN.sub(" ", text), most_bytes=judge.MAX_ANSWER_CHARS
+    ),
     # Servers
     Reader("openenv's guard", lambda host: refusal({"headers": [(b"host", host)]}, None), _bytes, most_bytes=1 << 16),
     Reader("openenv's spec", lambda text: RolloutSpec.model_validate({"instruction": text, "verify": [text]})),
@@ -387,6 +443,10 @@ READERS = [
     Reader("given_arguments", lambda text: given_arguments({"a": text})),
     Reader("observation_json", lambda text: observation_json({"a": [text]})),
     # Beside a loop, or where there is none
+    *(Reader(f"swe's {name}", read, _replaced, on_loop=False) for name, read in SWE.items()),
+    Reader("swe's listing", read_listing, _listing, on_loop=False),
+    Reader("swe's archive", lambda data: unpacked(data, {"a.py": Entry("1")}, {"a.py"}), _archive, on_loop=False),
+    Reader("swe's paths", _split, _replaced, on_loop=False),
     Reader("text_of", text_of, on_loop=False),
     Reader("search results", lambda text: _listed({"organic": [{"title": text, "snippet": text}]}, "organic")),
     Reader("Masker.text", lambda text: Masker().text(text), on_loop=False),

@@ -16,7 +16,7 @@ from pydantic_core import from_json, to_jsonable_python
 from opencode_simulation.errors import InvalidAction
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
-_DATA_URL = re.compile(r"\s*(!\[[^\]]*\]\(<?)?data:(image|audio|video)/[\w.+-]+(;[\w.+=-]+)*;base64,", re.IGNORECASE)
+_DATA_URL = re.compile(r"\s*+(!\[[^\]]*+\]\(<?)?data:(image|audio|video)/[\w.+-]+(;[\w.+=-]+)*;base64,", re.IGNORECASE)
 _MEDIA = ("image", "audio", "video", "image_url", "input_image", "input_audio")
 _ENCODED = ("data", "blob", "base64", "bytes")
 _CONTENTS = (*_ENCODED, "image_url", "input_audio", "source")
@@ -92,23 +92,27 @@ def _holds_media(value: JsonValue) -> bool:
     return any(map(_holds_media, value.values()))
 
 
-def _sendable(digits: str) -> None:
-    if not MIN_INTEGER <= int(digits) <= MAX_INTEGER:
-        raise ValueError("a whole number has more than 64 bits")
+def _is_sendable(plain: JsonValue) -> bool:
+    if isinstance(plain, int):
+        return MIN_INTEGER <= plain <= MAX_INTEGER
+    if isinstance(plain, list):
+        return all(map(_is_sendable, plain))
+    return not isinstance(plain, dict) or all(map(_is_sendable, plain.values()))
 
 
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
-_DECODER = json.JSONDecoder(parse_int=_sendable)
 
 
 def _checked(value: Any, around: int) -> JsonValue:
-    if type(value) is str and value.isascii():
-        return value
     try:
+        if type(value) is str:
+            value.encode()  # JSON of one text says what UTF-8 can
+            return value
         plain: JsonValue = to_jsonable_python(value)
         text = _ENCODER.encode(plain)
         from_json(b"[" * around + text.encode() + b"]" * around)
-        _DECODER.decode(text)
+        if not _is_sendable(plain):
+            raise ValueError("a whole number has more than 64 bits")
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return plain

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import from_json
 from verifiers.v1.dialects.base import parse_sse_event
 
 _ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -84,15 +85,18 @@ def _replaced(value: Any) -> Any:
 
 
 def whole_events(chunks: list[bytes]) -> list[bytes]:
-    """The same complete SSE events with whole texts; those before the first surrogate as they are."""
+    """The same complete SSE events with whole texts; those that spell no surrogate as they are."""
     first = next((position for position, chunk in enumerate(chunks) if may_hold_surrogate(chunk)), len(chunks))
     return chunks[:first] + list(_whole(chunks[first:]))
 
 
 def _whole(chunks: list[bytes]) -> Iterator[bytes]:
-    events = [parse_sse_event(chunk) if b"data:" in chunk else None for chunk in chunks]
+    events: list[Any] = []
     waiting: dict[tuple[str | int, ...], Place] = {}
-    for event in events:
+    for chunk in chunks:
+        held = may_hold_surrogate(chunk)
+        event = _event(chunk) if held else parse_sse_event(chunk) if waiting else None
+        events.append(event if held else None)
         for path, (holder, key) in _texts(event, ()):
             text, before = holder[key], waiting.pop(path, None)
             if before is not None and "\udc00" <= text[:1] <= "\udfff":
@@ -106,6 +110,16 @@ def _whole(chunks: list[bytes]) -> Iterator[bytes]:
             continue
         head = [line for line in chunk.splitlines() if line and not line.startswith(b"data:")]
         yield b"\n".join([*head, b"data: " + json.dumps(whole_json(event)).encode(), b"", b""])
+
+
+def _event(chunk: bytes) -> Any:
+    """The data of an event: verifiers' own reader logs each lone surrogate as a failure."""
+    lines = [line.removeprefix(b"data:").strip() for line in chunk.splitlines() if line.startswith(b"data:")]
+    data = b"\n".join(lines)
+    try:
+        return from_json(data) if data else None
+    except ValueError:
+        return json.loads(data.decode(errors="replace"))
 
 
 def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Place]]:

@@ -17,6 +17,9 @@ JAVASCRIPT_SPACE = f"{_SPACE}\u205f\u3000\ufeff"
 _LONGEST_NUMBER = 400
 """Digits after which a number is too large, or its last digits no longer count."""
 
+MOST_COMMAS = 20_000
+"""In a text of more, nothing is read: an agent's could hold a loop, and no answer of 32,000 tokens has as many."""
+
 
 def _number(text: str) -> float | None:
     number = float(text)
@@ -30,6 +33,12 @@ def _no_json(name: str) -> NoReturn:
 _decoder = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_no_json)
 
 
+def _bounded(text: str) -> str:
+    if text.count(",") > MOST_COMMAS:
+        raise ValueError("more values than are read here")
+    return text
+
+
 def parse(text: str) -> Any:
     """The value that JavaScript reads, as it would write it.
 
@@ -37,7 +46,7 @@ def parse(text: str) -> Any:
         ValueError: it is not what JavaScript reads.
     """
     try:
-        return _decoder.decode(text)
+        return _decoder.decode(_bounded(text))
     except RecursionError:
         raise ValueError("nested deeper than can be read here") from None
 
@@ -46,7 +55,7 @@ def beginnings(text: str) -> Iterator[Any]:
     """The values of all texts with which a text begins and that are JSON themselves, the shortest first."""
     start = len(text) - len(text.lstrip(" \t\n\r"))
     try:
-        value, end = _decoder.raw_decode(text, start)
+        value, end = _decoder.raw_decode(_bounded(text), start)
     except (ValueError, RecursionError):
         return
     if isinstance(value, dict | list | str | bool) or text.startswith("null", start):

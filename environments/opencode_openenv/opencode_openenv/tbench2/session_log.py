@@ -15,7 +15,8 @@ MAX_LOG_BYTES = 16 << 20
 
 
 def plain_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip(".-")[:100] or "unnamed"
+    """At most 100 characters for a file's name, of the first 1,000 of a text."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text[:1000]).strip(".-")[:100] or "unnamed"
 
 
 class SessionLog:
