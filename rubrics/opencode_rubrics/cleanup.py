@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.scoring import said
 from verifiers.v1.utils.aio import run_shielded
 from verifiers.v1.utils.decorators import discover_decorated, invoke, mark
 
@@ -77,7 +78,7 @@ async def _run_hooks(hooks: list[Callable[..., object]], available: dict[str | t
                 interrupt = error
                 continue
             name = getattr(hook, "__qualname__", repr(hook))
-            failure = CleanupError(f'cleanup hook "{name}" failed: {type(error).__name__}: {error}')
+            failure = CleanupError(f'cleanup hook "{name}" failed: {type(error).__name__}: {said(error)}')
             failure.__cause__ = error
             logger.error("%s", failure, exc_info=error)
             failures.append(failure)

@@ -39,6 +39,9 @@ _CONTROL_TOKEN = re.compile(
 )
 """Behind the first character of what models take for the end of a turn, or the beginning of another."""
 
+_LONGEST_REPLY = 1 << 20
+"""Characters; what talks longer is neither read nor put on a trace."""
+
 _BETWEEN = r"[\W_]{0,64}"
 """Bounded, so that no line of a reply takes long."""
 _INTRODUCTION = rf"(?:(?:final\s+)?(?:verdict|answer|judg(?:e)?ment)\b{_BETWEEN}(?:is\b{_BETWEEN})?)?"
@@ -126,6 +129,8 @@ class Judge(vf.Judge[str]):
             completion = await self._ask(request)
             choice = completion.choices[0]
             text = (choice.message.content or "") if choice.message is not None else ""
+            if len(text) > _LONGEST_REPLY:
+                raise _NoVerdict(f"judge {self.config.model!r} talked for over {_LONGEST_REPLY} characters")
             response = vf.JudgeResponse[str](text=text, usage=Usage.from_openai(completion.usage))
         except Exception as error:  # whatever an endpoint can send
             if is_exempt(error):

@@ -13,9 +13,9 @@ import logging
 import math
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -26,7 +26,15 @@ import verifiers.v1 as vf
 from agent_sandbox.toolbox.checked_run import is_infrastructure
 from agent_sandbox.toolbox.files import upload_content
 from agent_sandbox.toolbox.processes import TrustedSystem
-from agent_sandbox.toolbox.scoring import ScoringError, attach, causes, exempt, not_the_agents, scoring_of
+from agent_sandbox.toolbox.scoring import (
+    ScoringError,
+    attach,
+    causes,
+    exempt,
+    not_the_agents,
+    said,
+    scoring_of,
+)
 from agent_sandbox.toolbox.workdir import in_workdir
 from pydantic import TypeAdapter, ValidationError, field_serializer
 from pydantic_config import BaseConfig
@@ -47,6 +55,7 @@ SCORERS_KEY = "scorers"
 """Where `trace.info` names the version of each scorer, by the `type` of its configuration."""
 
 _SHOWN = 500
+_PASSING = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 class RubricConfig(BaseConfig):
@@ -213,8 +222,6 @@ class Rubric(Generic[ConfigT]):
         rewards, metrics = self._seed(trace, runtime)
         for fn, score in zip(rewards, await _run_together(rewards, available), strict=True):
             for name, value in _named(fn, score, trace.rewards).items():
-                if not math.isfinite(value):
-                    raise ValueError(f"reward {name!r} is {value}: a reward must be a finite number")
                 trace.record_reward(name, value, self.weight(name, fn))
         for fn, score in zip(metrics, await _run_together(metrics, available), strict=True):
             trace.record_metrics(_named(fn, score, trace.metrics))
@@ -260,7 +267,7 @@ async def _run_one(scorer: Scorer, available: dict[str | type, Any]) -> Score:
     try:
         result: Score = await invoke(scorer, available)
     except SystemExit as error:  # asyncio would end the whole evaluation with it
-        raise exempt(ScoringError(f"{scorer.__qualname__} called sys.exit({error.code!r})")) from error
+        raise ScoringError(f"{scorer.__qualname__} called sys.exit({error.code!r})") from error
     return result
 
 
@@ -298,7 +305,9 @@ async def read_as_data(
     told = {UNREADABLE, *(name for name, value in trace.metrics.items() if value is not None)}
     async with boundary(vf.TaskError, f"rubric {owner.__name__} scoring"):
         try:
-            await read(trace, runtime)
+            with _raising_exceptions():
+                await read(trace, runtime)
+                _require_finite(trace)
         except Exception as error:
             if await is_infrastructure(error, runtime):
                 _refuse_to_repeat(error)
@@ -313,6 +322,28 @@ async def read_as_data(
             missing = blank.metrics.keys() - trace.metrics.keys()
             trace.record_metrics({**dict.fromkeys(missing, 0.0), **known})
     trace.record_metric(UNREADABLE, trace.metrics.get(UNREADABLE) or 0.0)
+
+
+@contextmanager
+def _raising_exceptions() -> Iterator[None]:
+    """Have whatever the body raises be an `Exception`, also the panics of libraries in Rust, which would end the whole
+    evaluation; but for what ends a task or this process."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        alone = error.split(_PASSING)[0] if isinstance(error, BaseExceptionGroup) else isinstance(error, _PASSING)
+        if alone:
+            raise
+        raise RuntimeError(_said(error)).with_traceback(error.__traceback__) from error
+
+
+def _require_finite(trace: AnyTrace) -> None:
+    """Refuse, by a `ValueError`, a reward that would spoil the means of others."""
+    for name, reward in trace.rewards.items():
+        if reward is not None and not math.isfinite(reward.value):
+            raise ValueError(f"reward {name!r} is {reward.value}: a reward must be a finite number")
 
 
 def pay_nothing(trace: AnyTrace) -> None:
@@ -345,9 +376,10 @@ async def _control(
                 box = await stack.enter_async_context(scoring.spare_box())
                 if neutral.path is not None:
                     await upload_content(box, neutral.reply, in_workdir(blank, neutral.path))
-            await read(blank, box)
+            with _raising_exceptions():
+                await read(blank, box)
     except Exception as again:  # noqa: BLE001 - told below, with what it was a control of
-        told = str(error) if isinstance(error, vf.RolloutError) else f"rubric {owner.__name__} scoring: {_said(error)}"
+        told = said(error) if isinstance(error, vf.RolloutError) else f"rubric {owner.__name__} scoring: {_said(error)}"
         message = f"{told}; a neutral answer fails as well, or could not be tried: {_said(again)}"
         raise exempt(ScoringError(message)) from error
     note_unreadable(trace, owner.__name__, _said(error), place)
@@ -370,7 +402,7 @@ def _neutral_trace(trace: AnyTrace, reply: str) -> AnyTrace:
 
 def _said(error: BaseException) -> str:
     """The type and the message, for one line of a log or trace: what the agent made may speak in it."""
-    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in str(error)[:_SHOWN])
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in said(error)[:_SHOWN])
     return f"{type(error).__name__}: {text}"
 
 

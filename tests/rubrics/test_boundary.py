@@ -1,9 +1,11 @@
 """The one boundary of scoring: what is raised over what the agent made is its 0; all else is an error."""
 
+import ast
 import asyncio
 import errno
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
@@ -34,11 +36,27 @@ def boundless_decimal() -> object:
     return abs(Decimal("9" * 100 + "e999999") * Decimal("1e999999"))
 
 
-def raises(error: Exception) -> Callable[[], object]:
+def raises(error: BaseException) -> Callable[[], object]:
     def raise_it() -> object:
         raise error
 
     return raise_it
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise."""
+
+
+class Speechless(Exception):
+    """Can be neither shown nor compared."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("no comparison")
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def several() -> object:
@@ -63,6 +81,13 @@ FAILURES: list[Callable[[], object]] = [
     raises(TimeoutError()),
     raises(OSError(errno.ENAMETOOLONG, "long")),
     several,
+    lambda: ast.literal_eval("-" * 200_000 + "1"),
+    lambda: bytes(1 << 60),
+    raises(BrokenProcessPool("gone")),
+    lambda: {1: 1}[1 << 100_000],
+    raises(Speechless()),
+    raises(Panic("of a library in Rust")),
+    lambda: sys.exit(2),
 ]
 
 
@@ -111,11 +136,12 @@ async def test_whatever_is_raised_over_one_reply_is_a_zero_of_all_rewards(
     assert rewards == {"picky": (0.0, 0.5), "left": (0.0, 1.0), "right": (0.0, 1.0)}
     assert trace.metrics == {"counted": 0.0, "answer_unreadable": 1.0}
     (told,) = trace.info["unreadable"]
-    with pytest.raises(Exception) as raised:  # noqa: PT011 - one of many
+    with pytest.raises(BaseException) as raised:  # noqa: PT011 - one of many
         failure()
     first = getattr(raised.value, "exceptions", [raised.value])[0]
-    assert told["error"].startswith(type(first).__name__)
-    assert told["place"].startswith("test_boundary.py:")
+    if isinstance(first, Exception):
+        assert told["error"].startswith(type(first).__name__)
+        assert told["place"].startswith("test_boundary.py:")
     fine = await scored(picky(failure, in_metric=in_metric), "good")
     assert (fine.reward, fine.metrics) == (0.5, {"counted": 7.0, "answer_unreadable": 0.0})
 
@@ -145,18 +171,23 @@ OURS = [
     *(OSError(number, "full") for number in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)),
     OSError(errno.EAGAIN, "no process"),
     RuntimeError("can't start new thread"),
-    MemoryError(),
-    BrokenProcessPool("gone"),
     vf.SandboxError("no sandbox to ask"),
 ]
 
 
 @pytest.mark.parametrize("error", OURS)
 async def test_what_this_machine_has_run_out_of_is_an_error_and_no_zero(error: Exception) -> None:
-    with pytest.raises(vf.RolloutError) as raised:
+    with pytest.raises(vf.RolloutError):
         await scored(picky(raises(error)))
-    # What an agent might bring about is not tried again.
-    assert isinstance(raised.value, ScoringError) == isinstance(error, MemoryError | BrokenProcessPool)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), BrokenProcessPool("gone")])
+async def test_a_machine_short_of_memory_is_an_error_that_is_not_tried_again(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_sandbox.toolbox.scoring._short_of_memory", lambda: True)
+    with pytest.raises(ScoringError, match="this machine could not read"):
+        await scored(picky(raises(error)))
 
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt])
@@ -167,14 +198,6 @@ async def test_cancellation_and_interrupts_pass_through(kind: type[BaseException
 
     with pytest.raises(kind):
         await scored(Ends(RubricConfig(type="ends")))
-
-
-async def test_an_exit_is_an_error_that_ends_no_evaluation() -> None:
-    def leave() -> object:
-        raise SystemExit(3)
-
-    with pytest.raises(ScoringError, match=r"picky called sys.exit\(3\)"):
-        await scored(picky(leave))
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), ScoringError("no"), vf.TaskError("no")])
@@ -250,6 +273,36 @@ async def test_a_reward_of_a_tasks_own_is_within_the_boundary() -> None:
     task.own = lambda trace: NOTHING[trace.last_reply]
     with pytest.raises(ScoringError, match="a neutral answer fails as well"):
         await guarded_task(task).score(trace_of(DATA, "good"))
+
+
+# verifiers runs a task's rewards in tasks of the loop's, which a `SystemExit` ends.
+@pytest.mark.parametrize("failure", FAILURES[:-1])
+async def test_neither_a_reward_nor_the_finalizing_of_a_task_can_end_an_evaluation(
+    failure: Callable[[], object],
+) -> None:
+    class Finalizing(TaskOf):
+        async def finalize(self, trace: AnyTrace) -> None:  # type: ignore[override]
+            if trace.last_reply == "unready":
+                failure()
+
+    task = Finalizing()
+    task.own = lambda trace: failure() if trace.last_reply == "bad" else 1.0
+    for reply in ("bad", "unready"):
+        trace = trace_of(DATA, reply)
+        guarding = guarded_task(task)
+        await guarding.finalize(trace, None)  # type: ignore[arg-type]
+        await guarding.score(trace)
+        zero_spoilt(trace)
+        assert (trace.reward, trace.metrics["answer_unreadable"]) == (0.0, 1.0)
+
+
+async def test_a_reward_that_is_no_number_is_a_zero() -> None:
+    for value in ("nan", "-inf"):
+        task = TaskOf()
+        task.own = lambda trace, value=value: float(value if trace.last_reply == "bad" else 1)  # type: ignore[misc]
+        trace = trace_of(DATA, "bad")
+        await guarded_task(task).score(trace)
+        assert (trace.reward, trace.metrics["answer_unreadable"]) == (0.0, 1.0)
 
 
 async def test_a_metric_of_a_harness_is_within_the_boundary() -> None:

@@ -198,7 +198,7 @@ async def test_half_a_character_is_a_zero_and_no_error() -> None:
 REFUSALS = [
     *(Step(status=status) for status in (400, 403, 404, 406, 413, 422, 429, 451, 500, 502, 503, 504, 524)),
     Step(raw='{"choices": []}'), Step(raw="<html>Blocked</html>"), Step(raw="null"), Step(raw='{"choices": [null]}'),
-    Step(raw='{"choices": [{"message": {"content": 7}}]}'), Step(cut=True),
+    Step(raw='{"choices": [{"message": {"content": 7}}]}'), Step(cut=True), Step(text="A\n" * (1 << 20)),
     Step(text=None, refusal="I will not"), Step(text="hm", finish="length"),
     Step(text="", finish="content_filter"), Step(text="I cannot say a thing"), Step(delay=5),
 ]  # fmt: skip

@@ -106,7 +106,8 @@ def guarded_task(
     task: Task[Any, Any, Any], scoring_seconds: float | None = None, *, continued: bool = False
 ) -> Task[Any, Any, Any]:
     """The same task, which sees the sandbox only without the agent, and is scored only as `require_scorable` allows.
-    What its scoring raises over what the agent made is a reward of 0 (`read_as_data`), whoever has written it.
+    What its scoring, or finalizing, raises over what the agent made is a reward of 0 (`read_as_data`), whoever has
+    written it.
 
     Scoring has so many seconds, without what it waits for a place among others. The sandbox of a rollout that is
     `continued` is not set up again; a task brings back what it holds elsewhere in a method `setup_continued`.
@@ -119,7 +120,11 @@ def guarded_task(
     async def finalize(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
         if (session := rollout_of(trace).session) is not None:
             await session.close()
-        await invoke(task.finalize, {"trace": trace, "runtime": runtime, "deployment": deployment})
+
+        async def read(trace: AnyTrace, runtime: Runtime | None) -> None:
+            await invoke(task.finalize, {"trace": trace, "runtime": runtime, "deployment": deployment})
+
+        await read_as_data(read, trace, runtime, _neutral(task), type(task))
 
     async def score(trace: AnyTrace, runtime: Runtime | None = None, deployment: Any = None) -> None:
         require_scorable(trace)

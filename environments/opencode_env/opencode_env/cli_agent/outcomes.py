@@ -128,7 +128,7 @@ class Outcome(Enum):
         also=f"the message begins with `{NO_ANSWER}`",
     )
     UNREADABLE = Row(
-        "a scorer could not read or compare what the agent made, and could with a neutral answer",
+        "scoring or finalizing could not read what the agent made, and could with a neutral answer",
         "it is data, unless a warning shows a fault of the scorer's own",
         metric="answer_unreadable",
         also='its rewards 0, `trace.info["unreadable"]`',
@@ -207,7 +207,7 @@ class Outcome(Enum):
         again=False,
     )
     STAGE_TIMEOUT = Row(
-        "a `setup` command or a hook of the task failed; setup, finalize or scoring deadline",
+        "a `setup` command or hook of the task failed; setup, finalize or scoring deadline",
         "fix the row; `--env.agent.timeout.*`",
         errors=("TaskError",),
     )

@@ -19,6 +19,7 @@ import errno
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import verifiers.v1 as vf
@@ -68,8 +69,25 @@ def is_exempt(error: BaseException) -> bool:
 def _exhausted(error: BaseException, known: frozenset[int]) -> bool:
     if isinstance(error, OSError):
         return error.errno in known
-    threads = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-    return threads or isinstance(error, MemoryError | BrokenExecutor)
+    if isinstance(error, RuntimeError):
+        return "can't start new thread" in said(error) or (isinstance(error, BrokenExecutor) and _short_of_memory())
+    # Python's parser raises it for what is nested deeply, and any allocation for a size that nobody has.
+    return isinstance(error, MemoryError) and _short_of_memory()
+
+
+def _short_of_memory() -> bool:
+    """Whether this machine has less than a fiftieth of its memory left."""
+    lines = [line.split() for line in Path("/proc/meminfo").read_text().splitlines()]
+    sizes = {name: int(size) for name, size, *_ in lines}
+    return sizes["MemAvailable:"] * 50 < sizes["MemTotal:"]
+
+
+def said(error: BaseException) -> str:
+    """The message of an error, whatever it is made of: an integer of many digits has no text."""
+    try:
+        return str(error)
+    except Exception as problem:  # noqa: BLE001 - whatever its own code does
+        return f"(no text: {type(problem).__name__})"
 
 
 def causes(error: BaseException) -> list[BaseException]:
@@ -78,7 +96,7 @@ def causes(error: BaseException) -> list[BaseException]:
     left: list[BaseException | None] = [error]
     while left:
         one = left.pop()
-        if one is None or one in found:
+        if one is None or any(one is known for known in found):
             continue
         found.append(one)
         left += [one.__cause__ or (None if one.__suppress_context__ else one.__context__)]
