@@ -11,14 +11,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .bounded import BROKE_DOWN, DEADLINE_SIGNAL, in_child
-from .choices import reference_choice, same_choices
 from .equality import MAX_EXPRESSION_CHARS, compare
 from .finals import reference_value
 from .normalize import normalize, without_lead
-from .notations import date_of, notation_of
+from .notations import date_of, notation_of, progression_of
 from .numbers import read_number
-from .progressions import progression_of
 from .quantities import quantity_of
+from .questions import reference_choice, same_choices
 from .realsets import real_set
 from .relations import relation_of, tree_of
 from .structure import structure_of

@@ -9,20 +9,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from .choices import Choice, answered_choice, reference_choice, same_choices
 from .expressions import equal_trees, read, rounds_to
 from .normalize import normalize, unescaped, without_lead
-from .notations import same_date, same_notation
+from .notations import same_date, same_notation, same_progression
 from .numbers import read_number, same_number
-from .progressions import same_progression
 from .quantities import quantity_of, same_parts, same_quantity
+from .questions import Choice, answered_choice, reference_choice, same_choices
 from .realsets import real_set, same_set
-from .relations import Relation, is_name, relation_of, same_relation, says
+from .relations import Relation, is_name, is_solved, leaves_work, relation_of, same_relation, says, without_question
 from .renaming import bound_renamed, constants_renamed, named_alike, with_letters_of
-from .structure import Structure, are_strings, balanced, expanded, row_elements, structure_of
+from .structure import Structure, are_strings, balanced, expanded, in_components, row_elements, structure_of
 from .tree import Unparsable
-from .unevaluated import is_solved, leaves_more_open, without_question
-from .vectors import in_components, same_bearing
 from .words import meaning, same_words
 
 MAX_EXPRESSION_CHARS = 2000
@@ -57,7 +54,6 @@ def compare(reference: str, answer: str, depth: int = 0) -> Comparison:
         ("date", same_date),
         ("choice", same_choices),
         ("progression", same_progression),
-        ("direction", partial(same_bearing, equal=partial(equal, depth=depth + 1))),
     ):
         if (decided := same(reference, answer)) is not None:
             return Comparison(decided, form)
@@ -79,7 +75,7 @@ def _compare_formulas(reference: str, answer: str, depth: int) -> Comparison:
     if max(len(gold), len(given)) > MAX_EXPRESSION_CHARS or depth > _MAX_DEPTH or not _whole(given):
         return Comparison(False, "text")
     gold, given = without_question(gold, given)
-    if leaves_more_open(gold, given):
+    if leaves_work(gold, given):
         return Comparison(False, "unevaluated")
     if (amounts := same_parts(gold, given)) is not None:
         return Comparison(amounts, "quantity")

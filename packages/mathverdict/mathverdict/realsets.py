@@ -5,15 +5,15 @@ only if their pieces are the same.
 """
 
 import re
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
+from functools import cmp_to_key
 from typing import Any
 
 from mpmath import mp  # type: ignore[import-untyped]
 
 from .expressions import real_number, same_value
-from .relations import ORDERS, Relation, relation_of
-from .structure import split_top, structure_of
+from .relations import ORDERS, Relation, relation_of, split_top
+from .structure import structure_of
 from .values import SLACK, real
 
 _INFINITE = re.compile(r"(?P<sign>[+-]?)\s*\\infty")
@@ -22,6 +22,15 @@ _WITHOUT = re.compile(rf"^{_REALS}\s*(?:\\backslash(?![a-z])|-|/)\s*(?=\\\{{)")
 _REALS_OF_ONE_SIGN = re.compile(
     rf"{_REALS}\s*(?P<mark>(?:[_^]\s*(?:\{{\s*(?:[+\-*0]|\\cdot|(?:>|<|\\ge|\\le|\\ne)\s*0)\s*\}}|[+\-*0])\s*)*)"
 )
+_OF_ONE_SIGN = {
+    "": r"(-\infty,\infty)",
+    **dict.fromkeys(("+", ">", "*+"), r"(0,\infty)"),
+    **dict.fromkeys(("-", "<", "*-"), r"(-\infty,0)"),
+    **dict.fromkeys(("+0", r"\ge"), r"[0,\infty)"),
+    **dict.fromkeys(("-0", r"\le"), r"(-\infty,0]"),
+    **dict.fromkeys(("*", r"\ne"), r"(-\infty,0)\cup(0,\infty)"),
+}
+"""Which reals a mark leaves, by its signs in order."""
 _DISTANCE = re.compile(r"\|\s*(?P<name>[A-Za-z])\s*(?:(?P<sign>[-+])\s*(?P<shift>[^|]+))?\|")
 _BUILDER = re.compile(
     rf"\\\{{\s*(?P<name>[a-z])\s*(?:\\in\s*{_REALS}\s*)?(?:\\mid|\\vert|\||:)\s*(?P<condition>.+)\\\}}", re.DOTALL
@@ -32,13 +41,22 @@ _MOST = 40
 
 
 @dataclass(frozen=True)
-class Piece:
-    """An interval; an end that is `None` is infinite, and open."""
+class End:
+    """Where a piece ends: at `value`, or right above (`side` 1) or below (-1) it; `None` is infinity on that side."""
 
-    low: Any
-    low_open: bool
-    high: Any
-    high_open: bool
+    value: Any
+    side: int = 0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An interval; an infinite end is open."""
+
+    low: End
+    high: End
+
+
+_LOWEST, _HIGHEST = End(None, -1), End(None, 1)
 
 
 @dataclass(frozen=True)
@@ -47,8 +65,6 @@ class RealSet:
 
     pieces: tuple[Piece, ...]
     name: str = ""
-    plain: bool = False
-    """Two finite ends in equal brackets: it may be a point or a list as well."""
 
 
 def real_set(text: str) -> RealSet | None:
@@ -65,7 +81,7 @@ def real_set(text: str) -> RealSet | None:
     if form and form.kind == "list":
         return _of_alternatives(form.elements)
     if relation := relation_of(text):
-        return None if len(split_top(text, ",;")) > 1 else _of_inequality(relation)
+        return None if len(split_top(text, "[,;]")[0]) > 1 else _of_inequality(relation)
     if form is None:
         return None
     if form.kind == "union":
@@ -78,20 +94,9 @@ def real_set(text: str) -> RealSet | None:
 
 def _of_one_sign(mark: str) -> RealSet | None:
     r"""The reals that a mark behind `\mathbb{R}` leaves: `^+`, `_{\ge 0}`, `^*`; `^+_0` has zero in it."""
-    parts = frozenset(
-        re.findall(r"[+\-*0<>]|\\(?:ge|le|ne)", re.sub(r"(?<=[<>e])\s*0", "", mark.replace(r"\cdot", "*")))
-    )
-    zero = Fraction(0)
-    above, below = Piece(zero, True, None, True), Piece(None, True, zero, True)
-    marks: dict[frozenset[str], tuple[Piece, ...]] = {
-        frozenset(): (Piece(None, True, None, True),),
-        **dict.fromkeys(map(frozenset, ("+", ">", "+*")), (above,)),
-        **dict.fromkeys(map(frozenset, ("-", "<", "-*")), (below,)),
-        **dict.fromkeys((frozenset("+0"), frozenset({r"\ge"})), (Piece(zero, False, None, True),)),
-        **dict.fromkeys((frozenset("-0"), frozenset({r"\le"})), (Piece(None, True, zero, False),)),
-        **dict.fromkeys((frozenset("*"), frozenset({r"\ne"})), (below, above)),
-    }
-    return RealSet(marks[parts]) if parts in marks else None
+    mark = re.sub(r"(?<=[<>e])\s*0", "", mark.replace(r"\cdot", "*"))
+    interval = _OF_ONE_SIGN.get("".join(sorted(set(re.findall(r"[+\-*0<>]|\\(?:ge|le|ne)", mark)))))
+    return real_set(interval) if interval else None
 
 
 def same_set(gold: RealSet, given: RealSet, rounded: bool) -> bool:
@@ -99,43 +104,36 @@ def same_set(gold: RealSet, given: RealSet, rounded: bool) -> bool:
     if gold.name and given.name and gold.name != given.name:
         return False
     return len(gold.pieces) == len(given.pieces) and all(
-        (a.low_open, a.high_open) == (b.low_open, b.high_open)
-        and _same_end(a.low, b.low, rounded)
-        and _same_end(a.high, b.high, rounded)
+        _distance(a.low, b.low, rounded) == _distance(a.high, b.high, rounded) == 0
         for a, b in zip(gold.pieces, given.pieces, strict=True)
     )
 
 
-def _same_end(left: Any, right: Any, rounded: bool = False) -> bool:
-    if left is None or right is None:
-        return left is right
-    return same_value(left, right, SLACK, rounded)
-
-
-def _rough(value: Any) -> Any:
-    """An end in floating point, to put ends in order."""
+def _distance(left: End, right: End, rounded: bool = False) -> int:
+    """How far `left` is above `right`: at most 2 if they are ends at one value, else -9 or less, or 9 or more."""
+    if left.value is None or right.value is None:
+        return 9 * ((left.value is None) * left.side - (right.value is None) * right.side)
+    if same_value(left.value, right.value, SLACK, rounded):
+        return left.side - right.side
     with mp.workprec(4 * SLACK):
-        return real(value)
+        return 9 if real(left.value) > real(right.value) else -9
+
+
+_place = cmp_to_key(_distance)
+"""The key that puts ends in order."""
 
 
 def _interval(kind: str, ends: tuple[str, ...]) -> RealSet | None:
-    low, high = (_end(end, sign) for end, sign in zip(ends, "-+", strict=True))
-    if (low is None and kind[0] == "[") or (high is None and kind[1] == "]"):
-        return None
-    if low is _NO_END or high is _NO_END or (low is not None and high is not None and _rough(low) >= _rough(high)):
-        return None
-    piece = Piece(low, kind[0] == "(" or low is None, high, kind[1] == ")" or high is None)
-    return RealSet((piece,), plain=kind in {"()", "[]"} and low is not None and high is not None)
+    low, high = _end(ends[0], -1, kind[0] == "("), _end(ends[1], 1, kind[1] == ")")
+    return RealSet((Piece(low, high),)) if low and high and _distance(low, high) <= -9 else None
 
 
-_NO_END = object()
-
-
-def _end(text: str, sign: str) -> Any:
+def _end(text: str, direction: int, is_open: bool) -> End | None:
+    """The low (`direction` -1) or high (1) end of a piece that `text` says, if it is one."""
     if found := _INFINITE.fullmatch(text):
-        return None if (found["sign"] or "+") == sign else _NO_END
+        return End(None, direction) if is_open and int(f"{found['sign']}1") == direction else None
     value = real_number(text)
-    return _NO_END if value is None else value
+    return None if value is None else End(value, -direction if is_open else 0)
 
 
 def _points(text: str) -> RealSet | None:
@@ -143,19 +141,18 @@ def _points(text: str) -> RealSet | None:
     values = [real_number(element) for element in form.elements] if form and form.kind == "{}" else [None]
     if any(value is None for value in values):
         return None
-    return _united([RealSet((Piece(value, False, value, False),)) for value in values])
+    return _united([RealSet((Piece(End(value), End(value)),)) for value in values])
 
 
 def _without(text: str) -> RealSet | None:
     """What a difference of a set and finitely many points leaves."""
-    base_text, *rest = split_top(text, r"\setminus")
+    base_text, *rest = split_top(text, r"\\setminus(?![A-Za-z])")[0]
     base, points = real_set(base_text), _points(rest[0]) if len(rest) == 1 else None
     if base is None or points is None:
         return None
-    lows = [None, *(piece.low for piece in points.pieces)]
-    highs = [*(piece.low for piece in points.pieces), None]
-    rest_set = RealSet(tuple(Piece(low, True, high, True) for low, high in zip(lows, highs, strict=True)))
-    return _intersection([base, rest_set])
+    values = [piece.low.value for piece in points.pieces]
+    lows, highs = [_LOWEST, *(End(value, 1) for value in values)], [*(End(value, -1) for value in values), _HIGHEST]
+    return _intersection([base, RealSet(tuple(map(Piece, lows, highs)))])
 
 
 def _of_alternatives(elements: tuple[str, ...]) -> RealSet | None:
@@ -175,10 +172,8 @@ def _of_alternatives(elements: tuple[str, ...]) -> RealSet | None:
 def _of_inequality(relation: Relation) -> RealSet | None:
     sides, signs = list(relation.sides), list(relation.signs)
     if signs == [r"\ne"] and _NAME.fullmatch(sides[0]):
-        value = real_number(sides[1])
-        if value is None:
-            return None
-        return RealSet((Piece(None, True, value, True), Piece(value, True, None, True)), sides[0])
+        rest = _without(rf"\mathbb{{R}}\setminus\{{{sides[1]}\}}")
+        return replace(rest, name=sides[0]) if rest else None
     if any(sign not in ORDERS for sign in signs) or len(sides) > 3:
         return None
     if len(sides) == 2 and (found := _DISTANCE.fullmatch(sides[0])):
@@ -190,13 +185,9 @@ def _of_inequality(relation: Relation) -> RealSet | None:
     places = [index for index, side in enumerate(sides) if _NAME.fullmatch(side) and real_number(side) is None]
     if len(places) != 1 or (len(sides) == 3 and places != [1]) or sides[places[0]] == r"\infty":
         return None
-    low, high = (places[0] == 1, places[0] < len(sides) - 1)
-    ends = (_end(sides[0], "-") if low else None, _end(sides[-1], "+") if high else None)
-    if _NO_END in ends:
-        return None
-    low_open = not low or signs[0] == "<" or ends[0] is None
-    high_open = not high or signs[-1] == "<" or ends[1] is None
-    return RealSet((Piece(ends[0], low_open, ends[1], high_open),), sides[places[0]])
+    low = _end(sides[0], -1, signs[0] == "<") if places[0] == 1 else _LOWEST
+    high = _end(sides[-1], 1, signs[-1] == "<") if places[0] < len(sides) - 1 else _HIGHEST
+    return RealSet((Piece(low, high),), sides[places[0]]) if low and high else None
 
 
 def _of_distance(found: "re.Match[str]", sign: str, bound: str) -> RealSet | None:
@@ -213,60 +204,21 @@ def _of_distance(found: "re.Match[str]", sign: str, bound: str) -> RealSet | Non
 def _intersection(sets: list[RealSet]) -> RealSet | None:
     pieces = list(sets[0].pieces)
     for other in sets[1:]:
-        pieces = [met for left in pieces for right in other.pieces if (met := _met(left, right))]
+        met = [
+            Piece(max(left.low, right.low, key=_place), min(left.high, right.high, key=_place))
+            for left in pieces
+            for right in other.pieces
+        ]
+        pieces = [piece for piece in met if _distance(piece.low, piece.high) <= 0]
     name = next((part.name for part in sets if part.name), "")
     return RealSet(tuple(pieces), name) if pieces else None
 
 
-def _met(left: Piece, right: Piece) -> Piece | None:
-    """What two intervals share."""
-    low, low_open = _end_of((left.low, left.low_open), (right.low, right.low_open), larger=True)
-    high, high_open = _end_of((left.high, left.high_open), (right.high, right.high_open), larger=False)
-    if low is not None and high is not None:
-        if _same_end(low, high):
-            return None if low_open or high_open else Piece(low, False, high, False)
-        if _rough(low) > _rough(high):
-            return None
-    return Piece(low, low_open, high, high_open)
-
-
-def _end_of(left: tuple[Any, bool], right: tuple[Any, bool], larger: bool) -> tuple[Any, bool]:
-    """The nearer of two ends."""
-    if left[0] is None or right[0] is None:
-        return right if left[0] is None else left
-    if _same_end(left[0], right[0]):
-        return left[0], left[1] or right[1]
-    return left if (_rough(left[0]) > _rough(right[0])) == larger else right
-
-
 def _united(sets: list[RealSet]) -> RealSet:
-    pieces = sorted(
-        (piece for part in sets for piece in part.pieces),
-        key=lambda piece: (piece.low is not None, 0 if piece.low is None else _rough(piece.low), piece.low_open),
-    )
     merged: list[Piece] = []
-    for piece in pieces:
-        if merged and _touch(merged[-1], piece):
-            merged[-1] = _joined(merged[-1], piece)
+    for piece in sorted((piece for part in sets for piece in part.pieces), key=lambda piece: _place(piece.low)):
+        if merged and _distance(piece.low, merged[-1].high) <= 1:
+            merged[-1] = Piece(merged[-1].low, max(merged[-1].high, piece.high, key=_place))
         else:
             merged.append(piece)
     return RealSet(tuple(merged), next((part.name for part in sets if part.name), ""))
-
-
-def _touch(left: Piece, right: Piece) -> bool:
-    if left.high is None or right.low is None:
-        return True
-    if _same_end(left.high, right.low):
-        return not (left.high_open and right.low_open)
-    return bool(_rough(right.low) < _rough(left.high))
-
-
-def _joined(left: Piece, right: Piece) -> Piece:
-    same_low = _same_end(left.low, right.low)
-    low_open = left.low_open and right.low_open if same_low else left.low_open
-    if left.high is None or right.high is None:
-        return Piece(left.low, low_open, None, True)
-    if _same_end(left.high, right.high):
-        return Piece(left.low, low_open, left.high, left.high_open and right.high_open)
-    longer = left if _rough(left.high) > _rough(right.high) else right
-    return Piece(left.low, low_open, longer.high, longer.high_open)

@@ -1,20 +1,24 @@
-r"""Equations, inequalities and chains of them, as text: their sides and signs.
+r"""Equations, inequalities and chains of them, as text: their sides and signs; and what a text leaves to be worked out,
+such as `\sum_{k=1}^{100}k` for 5050, `\gcd(84,36)` for 12, `2x=10` for `x=5`.
 
 Invariant: only signs at the top level split a text; a sign that is not known here is left where it is, so that the
-text is not an expression either.
+text is not an expression either. An answer may leave open only what the reference leaves open, too. Whoever checks it
+can work out nearly everything, so that else the problem itself would be a right answer to it. Roots, powers,
+factorials, logarithms and angles' functions are names of numbers and leave nothing open, and neither does what anybody
+sees at a glance, of numbers of one digit: `\gcd(3,5)`, `\lceil 0.5\rceil`.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .expressions import equal_trees, proportional, read
 from .tree import Node, Unparsable, symbols, walk
 from .words import as_words, takes_back
 
-_SIGN = re.compile(
-    r"\\(?P<command>le|ge|ne|approx|equiv|sim|cong|perp|parallel|in|notin|subset|subseteq)(?![A-Za-z])|(?P<char>[=<>])"
-)
+_SIGN = r"\\(?:le|ge|ne|approx|equiv|sim|cong|perp|parallel|in|notin|subset|subseteq)(?![A-Za-z])|[=<>]"
+_BETWEEN_SIDES = re.compile(_SIGN)
 ORDERS = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 """Each sign of an inequality and what it is from the other end."""
 _TURNED = {**ORDERS, **{sign: sign for sign in ("=", r"\ne", r"\sim", r"\cong", r"\perp", r"\parallel")}}
@@ -32,6 +36,26 @@ _OPERATION = re.compile(
     r"more|than|or|and|between|least|most|greater|over)\b"
 )
 Equal = Callable[[str, str], bool]
+_KINDS = {
+    "series": "sum prod",
+    "calculus": "int iint lim",
+    "divisor": "gcd lcm",
+    "extreme": "max min",
+    "rounding": "lfloor lceil",
+    "determinant": "det",
+}
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split(" ")}
+_LEFT_TO_DO = re.compile(rf"\\(?P<name>{'|'.join(_KIND_OF)})(?![A-Za-z])|\\frac\s*\{{\s*d\s*\}}")
+_AT_A_GLANCE = re.compile(
+    r"\\gcd\s*\(\s*-?\d(?:\s*,\s*-?\d)+\s*\)"
+    r"|\\l(?P<kind>floor|ceil)\s*-?(?:\d(?:\.\d+)?|\.\d+|\\frac\s*\{\d\}\s*\{\d\}|\d/\d)\s*\\r(?P=kind)(?![A-Za-z])"
+)
+_MATRIX = re.compile(r"\\begin\{[pbvBV]?matrix\}")
+_RESIDUE = re.compile(r"(?<![\d.^{])\d+\s*\\bmod")
+"""A number that is one already; anything longer before `\\bmod` is a division to be done."""
+_LEAST = re.compile(r"_\s*\{?\s*\\(?:min|max)(?![A-Za-z])")
+"""A name such as `x_{\\min}`."""
+_SUBSCRIPTS = re.compile(r"_\s*\{[^{}]*\}")
 
 
 @dataclass(frozen=True)
@@ -46,31 +70,29 @@ class Relation:
         return set(self.signs) == {"="}
 
 
+@lru_cache
+def _at_top(separator: str) -> re.Pattern[str]:
+    return re.compile(rf"(?P<open>\\?\{{|[(\[])|(?P<close>\\?\}}|[)\]])|(?P<separator>{separator})|\\.", re.DOTALL)
+
+
+def split_top(text: str, separator: str) -> tuple[list[str], list[str]]:
+    """The parts of `text` between what fits the pattern `separator` outside of all brackets, and these separators."""
+    parts, separators, start, depth = [], [], 0, 0
+    for found in _at_top(separator).finditer(text):
+        depth += (found["open"] is not None) - (found["close"] is not None)
+        if found["separator"] and depth == 0:
+            parts.append(text[start : found.start()].strip())
+            separators.append(found[0])
+            start = found.end()
+    return [*parts, text[start:].strip()], separators
+
+
 def relation_of(text: str) -> Relation | None:
     """The relation that the spelled `text` is; `None` if it has no sign at its top level, or an empty side."""
-    if r"\begin" in text or not _SIGN.search(text):
+    if r"\begin" in text or not _BETWEEN_SIDES.search(text):
         return None
-    sides, signs, start, depth = [], [], 0, 0
-    position = 0
-    while position < len(text):
-        char = text[position]
-        found = _SIGN.match(text, position) if depth == 0 else None
-        if found:
-            sides.append(text[start : found.start()].strip())
-            signs.append(found[0])
-            start = position = found.end()
-            continue
-        if char == "\\":
-            # An escaped brace is a bracket like any other.
-            position += 1
-            char = text[position : position + 1]
-            char = char if char in {"{", "}"} else ""
-        depth += (char in {"(", "[", "{"}) - (char in {")", "]", "}"}) if char else 0
-        position += 1
-    sides.append(text[start:].strip())
-    if not signs or not all(sides):
-        return None
-    return Relation(tuple(sides), tuple(signs))
+    sides, signs = split_top(text, _SIGN)
+    return Relation(tuple(sides), tuple(signs)) if signs and all(sides) else None
 
 
 def tree_of(text: str) -> Node | None:
@@ -198,3 +220,43 @@ def _same_inequality(gold: Relation, given: Relation) -> bool:
     if factor == 1:
         return gold.signs[0] == given.signs[0] and gold.signs[0] in ORDERS
     return factor == -1 and ORDERS.get(gold.signs[0]) == given.signs[0]
+
+
+def leaves_work(gold: str, given: str) -> bool:
+    """Whether the spelled answer `given` leaves something to be worked out that the spelled reference does not."""
+    return not _left_open(given) <= _left_open(gold)
+
+
+def _left_open(text: str) -> set[str]:
+    text = _AT_A_GLANCE.sub("0", _LEAST.sub("", text))
+    found = {_KIND_OF.get(operation["name"], "derivative") for operation in _LEFT_TO_DO.finditer(text)}
+    if r"\bmod" in _RESIDUE.sub("", text):
+        found.add("remainder")
+    if len(_MATRIX.findall(text)) > 1:
+        found.add("product of matrices")
+    return found
+
+
+def is_solved(relation: Relation) -> bool:
+    """Whether a relation says of a name what number it is, such as `x=5` or `2<x`."""
+    if len(relation.sides) != 2:
+        return False
+    values = [tree_of(side) for side in reversed(relation.sides)]
+    return any(
+        is_name(name) and value is not None and not symbols(value)
+        for name, value in zip(relation.sides, values, strict=True)
+    )
+
+
+def without_question(gold: str, given: str) -> tuple[str, str]:
+    r"""Both texts, one of which loses the question it repeats: `\det A=-6` is -6 if the other is not an equation."""
+    if "=" not in _SUBSCRIPTS.sub("", gold):
+        return gold, _answered(given)
+    return (gold, given) if "=" in _SUBSCRIPTS.sub("", given) else (_answered(gold), given)
+
+
+def _answered(text: str) -> str:
+    relation = relation_of(text) if _LEFT_TO_DO.match(text) else None
+    if relation is None or not relation.is_equation:
+        return text
+    return "=".join(relation.sides[1:])

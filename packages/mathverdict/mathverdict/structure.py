@@ -1,6 +1,9 @@
-r"""The outer form of an answer: a list, tuple, interval, set, matrix or union, with its elements as text.
+r"""The outer form of an answer: a list, tuple, interval, set, matrix or union, with its elements as text; and the form
+of a vector or matrix beside another: `\mathbf{i}+2\mathbf{j}` as (1, 2), half a matrix as the halves of its cells.
 
 Invariant: only brackets and separators at the top level count; elements are never interpreted here, only written out.
+Only a sum in which every term has exactly one unit vector is a vector, and only one factor that is a number stands
+before a tuple.
 """
 
 import re
@@ -8,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .relations import is_name, relation_of
+from .relations import is_name, relation_of, split_top, tree_of
+from .tree import symbols
 
 _OPENING, _CLOSING = "([{", ")]}"
 _ENVIRONMENT = re.compile(
@@ -26,6 +30,20 @@ _NAMED_MATRIX = re.compile(
 _ONE_NAME = re.compile(r"(?:[A-Za-z]|\\lambda)\s*=\s*(?P<values>[^=<>,]+,[^=<>]+)")
 """`x=2,3`: one name for several values."""
 _PLUS_MINUS = re.compile(r"\\pm(?![a-z])")
+_UNIT = (
+    r"\\text\{\s*([ijk])\s*\}|\\(?:vec|hat|bar|mathbf|boldsymbol|widehat|overrightarrow)\s*"
+    r"(?:\{\s*\\?([ijk])(?:math)?\s*\}|\s\\?([ijk])(?:math)?(?![A-Za-z]))"
+)
+_MARKED = re.compile(_UNIT)
+_ANY = re.compile(rf"{_UNIT}|(?<![A-Za-z\\])([ijk])(?![A-Za-z])")
+_SCALED_MATRIX = re.compile(
+    r"(?P<factor>[^&=]*?[^&=\s])\s*(?:\\cdot\s*)?\\begin\{(?P<name>[pbB]?matrix)\}(?P<rows>.*)\\end\{(?P=name)\}",
+    re.DOTALL,
+)
+_SCALED_TUPLE = re.compile(
+    r"(?P<factor>[-+\d./\\{}a-z\s]*[\d}])\s*(?:\\cdot\s*)?(?P<tuple>(?:\\langle|\().*(?:\\rangle|\)))"
+)
+_IDENTITY = re.compile(r"I(?:\s*_\s*\{?\s*(\d)(?:\s*\\cdot\s*\d)?\s*\}?)?")
 
 
 @dataclass(frozen=True)
@@ -46,13 +64,13 @@ def structure_of(text: str) -> Structure | None:
         rows = [row for row in found["rows"].split(r"\\") if row.strip()]
         kind = "determinant" if found["name"] in {"vmatrix", "Vmatrix"} else "matrix"
         return Structure(kind, tuple(row.strip() for row in rows))
-    parts = split_top(text, r"\cup")
+    parts = split_top(text, r"\\cup(?![A-Za-z])")[0]
     if len(parts) > 1:
         return Structure("union", tuple(parts)) if all(structure_of(part) for part in parts) else None
     if bracketed := _bracketed(text):
         return bracketed
     text = _GROUPED_NUMBER.sub(lambda number: number[0].replace(",", ""), text)
-    elements = [part for part in split_top(text, ",;") if part]
+    elements = [part for part in split_top(text, "[,;]")[0] if part]
     return Structure("list", tuple(elements)) if len(elements) > 1 else None
 
 
@@ -66,7 +84,7 @@ def _bracketed(text: str) -> Structure | None:
         return None
     if not balanced(inner):
         return None
-    elements = split_top(inner, ",;")
+    elements = split_top(inner, "[,;]")[0]
     if kind == "[]" and elements and all(element.startswith("[") and element.endswith("]") for element in elements):
         return Structure("matrix", tuple(element[1:-1].replace(",", "&") for element in elements))
     if len(elements) < 2 and kind != "{}":
@@ -105,31 +123,6 @@ def row_elements(row: str) -> list[str]:
     return [cell.strip() for cell in row.split("&")]
 
 
-def split_top(text: str, separators: str) -> list[str]:
-    r"""`text` split at top-level separators: each character of them, or one command such as `\cup`."""
-    depth, start, parts = 0, 0, []
-    index = 0
-    while index < len(text):
-        char = text[index]
-        if char == "\\":
-            if separators.startswith("\\") and depth == 0 and text.startswith(separators, index):
-                end = index + len(separators)
-                if not text[end : end + 1].isalpha():
-                    parts.append(text[start:index].strip())
-                    start = index = end
-                    continue
-            if text[index + 1 : index + 2] in {"{", "}"}:
-                depth += 1 if text[index + 1] == "{" else -1
-            index += 2
-            continue
-        depth += (char in _OPENING) - (char in _CLOSING)
-        if depth == 0 and not separators.startswith("\\") and char in separators:
-            parts.append(text[start:index].strip())
-            start = index + 1
-        index += 1
-    return [*parts, text[start:].strip()]
-
-
 def balanced(text: str) -> bool:
     """Whether every bracket closes; a square one may close a round one, as in half-open intervals."""
     stack: list[str] = []
@@ -142,3 +135,75 @@ def balanced(text: str) -> bool:
         elif previous == "\\":
             continue
     return not stack
+
+
+def in_components(gold: str, given: str) -> tuple[str, str]:
+    """Both texts, of which one in unit vectors becomes a tuple if the other is a tuple or a column."""
+    gold, given = without_factor(gold), without_factor(given)
+    gold, given = _identity(gold, given), _identity(given, gold)
+    sizes = _size(gold), _size(given)
+    if sizes[0] and not sizes[1]:
+        given = _as_tuple(given, sizes[0]) or given
+    elif sizes[1] and not sizes[0]:
+        gold = _as_tuple(gold, sizes[1]) or gold
+    return gold, given
+
+
+def _identity(text: str, other: str) -> str:
+    """The identity matrix that `text` names, of the size of the other square matrix; else `text`."""
+    found, form = _IDENTITY.fullmatch(text), structure_of(other)
+    if found is None or form is None or form.kind != "matrix" or found[1] not in {None, str(len(form.elements))}:
+        return text
+    size = range(len(form.elements))
+    cells = r"\\".join("&".join(str(int(row == column)) for column in size) for row in size)
+    return rf"\begin{{pmatrix}}{cells}\end{{pmatrix}}"
+
+
+def without_factor(text: str) -> str:
+    """A matrix or tuple with the number before it multiplied into its cells."""
+    if found := _SCALED_MATRIX.fullmatch(text):
+        factor = "-1" if found["factor"].strip() == "-" else found["factor"]
+        if "begin" in found["rows"] or tree_of(factor) is None:
+            return text
+        lines = filter(str.strip, found["rows"].split(r"\\"))
+        rows = [[f"({factor})\\cdot({cell})" for cell in row_elements(line)] for line in lines]
+        cells = r"\\".join("&".join(row) for row in rows)
+        return rf"\begin{{pmatrix}}{cells}\end{{pmatrix}}"
+    if found := _SCALED_TUPLE.fullmatch(text):
+        node, form = tree_of(found["factor"]), structure_of(found["tuple"])
+        if node is not None and not symbols(node) and form and form.kind == "()" and balanced(found["tuple"]):
+            times = rf"({found['factor']})\cdot"
+            return f"({','.join(f'{times}({cell})' for cell in form.elements)})"
+    return text
+
+
+def _size(text: str) -> int:
+    form = structure_of(text)
+    if form is None or form.kind not in {"()", "matrix"}:
+        return 0
+    if form.kind == "matrix" and len(form.elements) == 1:
+        return len(row_elements(form.elements[0]))
+    return len(form.elements) if all("&" not in row for row in form.elements) else 0
+
+
+def _as_tuple(text: str, size: int) -> str:
+    """A sum of multiples of unit vectors as a tuple of `size`; empty if it is not one."""
+    if size not in {2, 3} or "=" in text or not _ANY.search(text):
+        return ""
+    unit = _MARKED if _MARKED.search(text) else _ANY
+    found: dict[str, str] = {}
+    terms, signs = split_top(text, "[+-]")
+    for term in filter(None, map("".join, zip(["", *signs], terms, strict=True))):
+        names = list(unit.finditer(term))
+        if len(names) != 1:
+            return ""
+        name = next(group for group in names[0].groups() if group)
+        before, behind = term[: names[0].start()].strip(), term[names[0].end() :].strip()
+        factor = before.removesuffix(r"\cdot").strip()
+        factor = f"{factor}1" if factor in {"", "-", "+"} else factor
+        if behind or name in found or tree_of(factor) is None:
+            return ""
+        found[name] = factor.lstrip("+")
+    if (unit is _ANY and set(found) <= {"i"}) or (size == 2 and "k" in found):
+        return ""
+    return f"({','.join(found.get(name, '0') for name in 'ijk'[:size])})"

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from .choices import reference_choice
 from .equality import equal
 from .finals import Finals, finals_of_file, finals_of_reply, has_box, reference_value
 from .normalize import unescaped
-from .questions import alternatives, is_unrounded, readings
+from .questions import alternatives, is_unrounded, readings, reference_choice
 
 Source = Literal["reply", "file", "any"]
 """A reply, whose answer is boxed; a file, which may be the bare answer; or "any": a reply if anything is boxed."""
