@@ -25,7 +25,7 @@ CORPORA = {
     "spellings": Corpus(44, source="file"),
     "cheats": Corpus(380, source="file"),
     "heldout": Corpus(1101, 0.988, source="file"),
-    "neighbours": Corpus(1013),
+    "neighbours": Corpus(1013, 0.995),
     "blind": Corpus(856, 0.98, kinds=40),
     "stranger": Corpus(596, 0.98, kinds=40),
     "stranger_2": Corpus(600, 0.98, kinds=40),

@@ -203,3 +203,17 @@ def test_a_question_makes_nothing_right_that_it_does_not_ask_for(question: str, 
 def test_what_rounds_to_the_reference_is_right_only_as_an_option(reference: str, answer: str, right: bool) -> None:
     assert verify_text(reference, answer, unrounded=True).right == right
     assert not verify_text(reference, answer).right
+
+
+def test_a_change_says_which_one_it_is() -> None:
+    reference = r"20\%\text{ increase}"
+    assert verify_text(reference, r"\boxed{20\%\text{ increase}}").right
+    for answer in (r"20\%", r"20\%\text{ decrease}", r"-20\%"):
+        assert not verify_text(reference, rf"\boxed{{{answer}}}").right
+    assert not verify_text(r"20\%", rf"\boxed{{{reference}}}").right
+
+
+def test_the_letter_of_a_function_is_free() -> None:
+    assert verify_text("f(x)=3x-2", r"\boxed{f(t)=3t-2}").right
+    assert not verify_text("f(x)=3x-2", r"\boxed{f(t)=3x-2}").right
+    assert not verify_text("f(x)=ax", r"\boxed{f(a)=a^2}").right

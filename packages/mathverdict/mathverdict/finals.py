@@ -24,6 +24,7 @@ _HASHES = re.compile(r"^\s*####\s*(.+?)\s*$", re.MULTILINE)
 _ANNOUNCES = re.compile(r"\b(?:final|answer|result)\b[^\n]{0,60}$", re.IGNORECASE)
 _SURROUNDINGS = re.compile(r"\$|\\[()\[\]]|\\(?:quad|qquad|text|mathrm|,|;|!| )|[{}*~_`\s]|\.(?=\s|$)")
 _LISTED = re.compile(r"(?:[,;&]|and|or|[,;](?:and|or))(?:[a-z](?:_?\d)?(?:=|is))?")
+_LISTED_IN_WORDS = re.compile(r"\s*\$?\s*(?:[,;]|,?\s*(?:and|or)\b)[^.\n]{1,40}?(?:is|are|=|:)\s*\$?\s*", re.IGNORECASE)
 _SUPERSEDED = re.compile(
     r"\b(?:then|finally|end|so|thus|therefore|hence|total|answer|final|actually|wait|but|not|no|instead|check|verify|"
     r"again|means|gives|implies|becomes|equivalently|i\.e\.)\b|\\(?:implies|Rightarrow)|=\s*\$?\s*$",
@@ -172,8 +173,11 @@ def _with_surroundings(text: str, box: _Box) -> str:
 
 
 def _is_listed(text: str, box: _Box, following: _Box) -> bool:
-    """Whether two boxes are parts of one answer: "`A` and `B`", "x = `A` or x = `B`"."""
-    return _LISTED.fullmatch(_SURROUNDINGS.sub("", text[box.end : following.start]).lower()) is not None
+    """Whether two boxes are parts of one answer: "`A` and `B`", "x = `A` or x = `B`", "least `A` and most `B`"."""
+    between = text[box.end : following.start]
+    if _LISTED.fullmatch(_SURROUNDINGS.sub("", between).lower()):
+        return True
+    return _LISTED_IN_WORDS.fullmatch(between) is not None and not _SUPERSEDED.search(between.rstrip(" $=:"))
 
 
 def _joined(text: str, boxes: list[_Box]) -> str:

@@ -68,7 +68,6 @@ _DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
 _CHOSEN = re.compile(r"(?:\{\s*\}\s*)?[_^]\s*\{?(?P<n>\d+)\}?\s*C\s*_\s*\{?(?P<k>\d+)\}?")
 _CHOOSE = re.compile(r"\{([^{}]+)\\choose(?![A-Za-z])([^{}]+)\}")
 _RECURS = re.compile(r"^(-?\d+\.\d{0,20}?)(?:(\d)\2{2,}|(\d{2,6})\3+)\s*(?:\.\.\.|\\[lc]?dots)$", re.ASCII)
-_CONDITIONAL = re.compile(r"(?<![A-Za-z\\])([PE])\s*\(([^()|]+)\|([^()|]+)\)")
 _MAGNITUDES = {
     "hundred": "10^{2}", "thousand": "10^{3}", "million": "10^{6}", "billion": "10^{9}", "trillion": "10^{12}",
     "dozen": "12",
@@ -108,7 +107,6 @@ _OTHER_NAMES = {
 }  # fmt: skip
 _RENAMED = re.compile(rf"\\({'|'.join(_OTHER_NAMES)})(?![a-zA-Z])")
 _INVERSE = re.compile(r"(?<![A-Za-z\\])(?:asin|acos|atan)(?![A-Za-z])")
-_POWER_GROUP = re.compile(r"\^\s*\(([^()]*)\)")
 _POWER_NUMBER = re.compile(r"\^\s*([+-]?\d+(?:\.\d+)?)(?![\d}])")
 _LONGEST = 4000
 """A longer text is not an expression that is compared."""
@@ -183,7 +181,6 @@ def normalize(text: str) -> str:
     text = _CHOOSE.sub(r"\\binom{\1}{\2}", text)
     text = _RECURS.sub(lambda found: rf"{found[1]}\overline{{{found[2] or found[3]}}}", text)
     text = _DOTTED.sub(lambda found: rf"\overline{{{''.join(part or '' for part in found.groups())}}}", text)
-    text = _CONDITIONAL.sub(r"\1(\2\\mid \3)", text)
     text = _QUANTIFIER.sub("", text)
     text = _JOINING.sub(", ", text)
     text = _MAGNITUDE.sub(_multiplied, text)
@@ -230,7 +227,6 @@ def _plain(text: str) -> str:
     text = _PLAIN_NAME.sub(lambda found: "\\" + _NAMES.get(found[1], found[1]) + " ", text)
     # math-verify takes 60 degrees for the number 60, which is right for an answer and wrong for an argument.
     text = _DEGREE_ARGUMENT.sub(r"\1\\frac{\2\\pi}{180}", text)
-    text = _POWER_GROUP.sub(r"^{\1}", text)
     return _POWER_NUMBER.sub(r"^{\1}", text)
 
 

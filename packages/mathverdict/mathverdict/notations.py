@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 from .words import bare_words
 
@@ -224,32 +225,27 @@ def date_of(text: str) -> tuple[str, ...] | None:
     return (bare,) if _GROUPS.fullmatch(bare) else None
 
 
-@dataclass(frozen=True)
-class Progression:
+class Progression(NamedTuple):
     """All whole numbers of one residue, from `first` on if there is a first."""
 
     step: int
     rest: int
     first: int | None
-    congruence: bool = False
-    """Written as one."""
 
 
 def same_progression(gold: str, given: str) -> bool | None:
-    """Whether two texts are the same numbers; `None` if one of them is not a progression, or both are congruences."""
+    """Whether two texts are the same numbers; `None` if one of them is not a progression."""
     if max(len(gold), len(given)) > _LONGEST:
         return None
     wanted, found = progression_of(gold), progression_of(given)
-    if wanted is None or found is None or (wanted.congruence and found.congruence):
-        return None
-    return (wanted.step, wanted.rest, wanted.first) == (found.step, found.rest, found.first)
+    return wanted == found if wanted and found else None
 
 
 def progression_of(text: str) -> Progression | None:
     """The progression that a text is, if it is one."""
     bare = _SPACE.sub(" ", bare_words(text)).strip(" .")
     if found := _CONGRUENCE.fullmatch(bare):
-        return _progression(int(found["step"]), int(found["rest"]), None, congruence=True)
+        return _progression(int(found["step"]), int(found["rest"]), None)
     if found := _LINEAR.fullmatch(bare):
         return _of_linear(found)
     if found := _WORDS.fullmatch(bare.casefold()):
@@ -257,8 +253,8 @@ def progression_of(text: str) -> Progression | None:
     return None
 
 
-def _progression(step: int, rest: int, first: int | None, congruence: bool = False) -> Progression | None:
-    return Progression(step, rest % step, first, congruence) if step > 1 else None
+def _progression(step: int, rest: int, first: int | None) -> Progression | None:
+    return Progression(step, rest % step, first) if step > 1 else None
 
 
 def _of_linear(found: "re.Match[str]") -> Progression | None:

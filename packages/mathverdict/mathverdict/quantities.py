@@ -65,14 +65,9 @@ _TRAILING = re.compile(
     r"|\s+(?P<plain>[A-Za-z]{3,}(?:[ -][A-Za-z']+){0,3}))$"
 )
 _OF = re.compile(r"^(?:of (?:the|an?|all|his|her|their|its)(?: (?:the|whole|entire|total))?) ")
-_UP = r"increased?s?|rise|growth|gain|higher|more"
-_DOWN = r"decreased?s?|drop|reduction|fall|lower|less|discount"
-_CHANGES = rf"(?P<name>{_UP}|{_DOWN}|profit|loss)"
-_CHANGE = (
-    re.compile(rf"^(?:an? )?(?:\\text\{{\s*)?{_CHANGES}\s*(?:of|by)\s*(?:\}})?\s*(?P<figure>.+)$"),
-    re.compile(rf"^(?P<figure>.*[\d%}}])\s*(?:\\text\{{\s*)?\s*{_CHANGES}\s*\}}?$"),
-)
 Equal = Callable[[str, str], bool]
+_DIRECTIONS = frozenset({"increase", "decrease", "profit", "loss", "gain", "drop", "discount"})
+"""Units of a change that say which one it is."""
 _FULL_TURN = 7
 """Above 2π a bare reference for an angle is in degrees."""
 
@@ -83,8 +78,6 @@ class Quantity:
     unit: str = ""
     known: bool = True
     """Whether the unit is one that an answer may add of itself."""
-    needed: bool = False
-    """Whether the unit changes what the figure says, so that both sides must have it."""
 
 
 def quantity_of(text: str) -> Quantity:
@@ -101,11 +94,6 @@ def quantity_of(text: str) -> Quantity:
         return _angle(found.groupdict())
     if compound := _compound(text):
         return compound
-    for pattern in _CHANGE:
-        if found := pattern.match(text):
-            name = found["name"]
-            unit = "increase" if re.fullmatch(_UP, name) else "decrease" if re.fullmatch(_DOWN, name) else name
-            return Quantity(found["figure"].strip(), unit, needed=True)
     for pattern in (_MARKED, _SPACED, _JOINED):
         found = pattern.search(text)
         if found and found.start() > 0 and any(char.isdigit() or char == "\\" for char in text[: found.start()]):
@@ -187,10 +175,8 @@ def _is_part(whole: Quantity, part: Quantity) -> bool:
 
 def _same_unit(gold: Quantity, given: Quantity) -> bool:
     """Whether the units allow the figures to be the same: an answer may leave a unit out, or add a known one."""
-    if gold.needed or given.needed:
-        return gold.unit == given.unit
     if not given.unit:
-        return True
+        return gold.unit not in _DIRECTIONS
     return gold.unit == given.unit if gold.unit else given.known
 
 
@@ -208,7 +194,7 @@ def _canonical(groups: dict[str, str | None]) -> str:
 def same_quantity(gold: Quantity, given: Quantity, equal: Equal) -> bool:
     """Whether an answer is the reference's quantity, in its unit, another of that dimension, or without one."""
     scale = _scale(gold.unit, given.unit)
-    if scale is not None and not gold.needed and not given.needed:
+    if scale is not None:
         number = read_number(given.figure)
         if scale == 1:
             return equal(gold.figure, given.figure)

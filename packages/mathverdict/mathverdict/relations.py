@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .expressions import equal_trees, proportional, read
+from .expressions import proportional, read
 from .tree import Node, Unparsable, symbols, walk
 from .words import as_words, takes_back
 
@@ -169,36 +169,7 @@ def _same_equation(gold: Relation, given: Relation, equal: Equal) -> bool:
     lefts = gold.sides[0], given.sides[0]
     if lefts[0] == lefts[1] and is_name(lefts[0]):
         return all(equal(gold.sides[-1], side) for side in given.sides[1:])
-    given_sides = _renamed(gold, given)
-    if given_sides is not None:
-        wanted = tree_of(gold.sides[-1])
-        return wanted is not None and all(equal_trees(wanted, side) for side in given_sides[1:])
-    if len(given.sides) > 2:
-        return False
     return _multiple(gold, given) != 0
-
-
-def _renamed(gold: Relation, given: Relation) -> list[Node] | None:
-    """The sides of `f(t) = …` with the variable of the reference's `f(x) = …`; `None` if they are not such a pair."""
-    left, right = tree_of(gold.sides[0]), tree_of(given.sides[0])
-    if left is None or right is None or not left.kind == right.kind == "opaque" or left.name != right.name:
-        return None
-    names = [[arg.name for arg in node.args if arg.kind == "symbol"] for node in (left, right)]
-    if any(len(set(found)) != len(node.args) for found, node in zip(names, (left, right), strict=True)):
-        return None
-    sides = [tree_of(side) for side in given.sides]
-    renaming = dict(zip(names[1], names[0], strict=False))
-    if len(names[0]) != len(names[1]) or any(side is None for side in sides):
-        return None
-    unbound = set(renaming.values()) - set(renaming)
-    if any(unbound & symbols(side) for side in sides if side):
-        return None
-    return [_replaced(side, renaming) for side in sides if side]
-
-
-def _replaced(node: Node, renaming: dict[str, str]) -> Node:
-    name = renaming.get(node.name, node.name) if node.kind == "symbol" else node.name
-    return Node(node.kind, tuple(_replaced(arg, renaming) for arg in node.args), name, node.value, node.rounded)
 
 
 def _multiple(gold: Relation, given: Relation) -> int:

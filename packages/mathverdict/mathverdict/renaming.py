@@ -92,10 +92,12 @@ def constants_renamed(gold: str, given: str) -> list[str]:
 
 
 def named_alike(gold: str, given: str) -> str:
-    """The answer with the reference's name of the function that it gives: `y` for `y(x)`, `f(x)` for `y`."""
+    """The answer with the reference's name of the function that it gives: `y` for `y(x)`, `f(x)` for `y` or `f(t)`."""
     left, right = _DEFINED.match(gold), _DEFINED.match(given)
     if left is None or right is None or left[0] == right[0]:
         return given
+    if left["name"] == right["name"] and right["of"] and (left["of"] or right["of"]) not in _symbols(given):
+        return _renamed(given, {right["of"]: left["of"]})
     of = left["of"] or right["of"]
     alike = left["name"] == right["name"] or {left["name"], right["name"]} == {"f", "y"}
     if not alike or right["of"] not in {None, of} or of == left["name"]:
