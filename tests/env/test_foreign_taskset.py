@@ -24,7 +24,8 @@ ROWS = [
 
 
 class SandboxKiller:
-    """Plays one script for every row, and kills the sandbox of the row "dies-once" in the middle, the first time."""
+    """Plays one script for every row, and kills the sandbox of the row "dies-once", the first time, before it called a
+    tool: after that the agent can have done it."""
 
     def __init__(self, home: UserHome) -> None:
         self.home = home
@@ -32,11 +33,12 @@ class SandboxKiller:
         self.script = ScriptPolicy.of(bash("touch made"), Reply(text="done"))
 
     def __call__(self, request: ChatRequest, /) -> Reply:
-        if request.turn == 1 and self.kills and any("row dies-once:" in text for text in request.user_texts):
+        if self.kills and any("row dies-once:" in text for text in request.user_texts):
             self.kills -= 1
             for pid, command in self.home.processes().items():
                 if os.path.basename(command.split()[0]) == "bwrap":
                     os.kill(pid, signal.SIGKILL)
+            return Reply(text="nobody hears this")
         return self.script(request)
 
 

@@ -36,6 +36,8 @@ FILE_TOOLS = {
     "glob": ["pattern"],
 }
 """Those of OpenCode's that the solutions of the samples use, with the arguments that they must have."""
+NEVER_USED = {"skill": ["name"], "todowrite": ["todos"], "webfetch": ["url"]}
+"""Those that it offers and does not have, as each tool that is offered has a metric."""
 SENDS = 1
 """How often it sends a call that fails for now; OpenCode sends six times."""
 
@@ -136,7 +138,7 @@ class Session:
             for name, tool in server.tools.items()
         ]
         bash = {**offered("bash", ["command"], "description"), "description": "Run a command."}
-        files = [offered(name, named) for name, named in FILE_TOOLS.items()]
+        files = [offered(name, named) for name, named in {**FILE_TOOLS, **NEVER_USED}.items()]
         self.tools = [{"type": "function", "function": one} for one in (bash, *files, *mcp)]
 
     def speak(self, prompt: str) -> None:

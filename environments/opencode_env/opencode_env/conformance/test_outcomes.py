@@ -5,7 +5,7 @@ So is what it did until its time limit ended it.
 
 import pytest
 
-from opencode_env.cli_agent.outcomes import Outcome, flags_of_outcomes
+from opencode_env.cli_agent.outcomes import NO_ANSWER, Outcome, flags_of_outcomes
 from opencode_env.conformance.evidence import Evidence, Runs
 from opencode_env.conformance.plugin import Rollout, Row
 from opencode_env.conformance.rows import LIMIT_SECONDS, MAX_TURNS, SILENT_SECONDS
@@ -97,8 +97,13 @@ def test_a_spent_budget_of_tokens_is_a_stop_and_is_scored(row: Row) -> None:
 
 
 @pytest.mark.rows("window")
-def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Row) -> None:
-    assert_ended(row("window"), Outcome.CONTEXT_FULL, "A context window that is full is the policy's doing")
+def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Row, main: Evidence) -> None:
+    if main.policy.commands.get("window"):
+        assert_ended(row("window"), Outcome.CONTEXT_FULL, "A context window that is full is the policy's doing")
+        return
+    promise = "A prompt that does not fit before the model's first answer is nobody's doing, and no score."
+    assert row("window").error.startswith(f"ProviderError: {NO_ANSWER}"), row("window").broken(promise)
+    assert row("window").reward is None, row("window").broken(promise)
 
 
 @pytest.mark.rows("silent")
