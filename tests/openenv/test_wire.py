@@ -87,7 +87,9 @@ async def test_our_client_runs_rollouts_in_async_code(server: RunningServer) -> 
 
 async def test_a_call_that_our_client_gives_up_ends_its_rollout_and_the_client_goes_on(server: RunningServer) -> None:
     silent = ScriptedModel(ScriptPolicy.of(faulty("hang")))
-    async with silent, ScriptedModel(POLICY) as model, OpenCodeEnv(server.url) as env:
+    # One that has answered once: else the time limit below would be the endpoint's silence, and an error.
+    stuck = ScriptedModel(ScriptPolicy.of(bash("true"), faulty("hang")))
+    async with silent, stuck, ScriptedModel(POLICY) as model, OpenCodeEnv(server.url) as env:
         given_up = asyncio.ensure_future(env.run_rollout(**call_of(silent)))
         await until(lambda: silent.active == 1)
         assert len(server.home.sandboxes()) == 1
@@ -96,7 +98,7 @@ async def test_a_call_that_our_client_gives_up_ends_its_rollout_and_the_client_g
         require_whole(await env.run_rollout(**call_of(model)))
         # Of the server's own time limit an error in the result is heard, and not one of the client.
         late = await within_a_limit(
-            lambda seconds: env.run_rollout(**{**call_of(silent), "agent_timeout_s": seconds, "verify": ["true"]}),
+            lambda seconds: env.run_rollout(**{**call_of(stuck), "agent_timeout_s": seconds, "verify": ["true"]}),
             lambda late: late.reward is not None,
         )
         assert (late.reward, late.stop_condition) == (1.0, "agent_timeout")

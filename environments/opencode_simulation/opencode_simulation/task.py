@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import verifiers.v1 as vf
+from agent_sandbox.toolbox.scoring import not_the_agents
 from opencode_env.user_simulation.sides import MAX_USER_TURNS, USER_STOP
 from opencode_rubrics import AnyTrace, Rubric, cleanup, live_rubric
 from opencode_runs.turns.kept import TurnRow
@@ -132,7 +133,8 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         Raises:
             WorldError: the world failed, or its server died.
         """
-        ledger = await hub().finish(trace.id)
+        with not_the_agents():
+            ledger = await hub().finish(trace.id)
         last = ledger.steps[-1].info if ledger.steps else {}
         reason = termination_reason(trace, ledger.summary, dict(last))
         ledger.summary.termination_reason = trace.info[TERMINATION_KEY] = reason
