@@ -194,6 +194,7 @@ def read_verdict(text: str, choices: Sequence[str]) -> str | None:
     shown = "|".join(map(re.escape, choices))
     line = re.compile(rf"{_BETWEEN}{_INTRODUCTION}({shown}){_BETWEEN}", re.IGNORECASE)
     said = [words for words in text.rpartition("</think>")[2].splitlines() if words.strip()]
-    found = [line.fullmatch(re.sub(r"\\(?:boxed|text)\s*", "", words).strip()) for words in said]
+    plain = [re.sub(r"\\(?:boxed|text)\s*", "", words) if "\\" in words else words for words in said]
+    found = [line.fullmatch(words.strip()) for words in plain]
     named = {match[1].lower() for match in found if match}
     return spelled[named.pop()] if found and found[-1] and len(named) == 1 else None
