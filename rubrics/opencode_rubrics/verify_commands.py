@@ -166,13 +166,15 @@ _NO_PROGRAM = re.compile(r"No module named|command not found|: not found\b")
 
 def commands_without_program(trace: AnyTrace) -> list[str]:
     """The verify commands of a rollout that seem to lack a program or a module, each with the end of its output: exit
-    code 126 or 127, or a failure that says so. Whoever wrote the row is to hear of it: its agents earn 0."""
+    code 126 or 127, or a failure that says so, unless that may be of the agent's own code. Whoever wrote the row is to
+    hear of it: its agents earn 0."""
     found = [CommandResult(**record) for record in trace.info.get("verify", [])]
     return [
         f"verify command {result.command[:200]!r} seems to lack a program or module ({result.ending()})"
         for result in found
         if result.exit_code in (126, 127)
-        or (not result.ok and any(map(_NO_PROGRAM.search, (result.stderr, result.stdout))))
+        or not (result.ok or "run-agent-code" in result.command)
+        and any(map(_NO_PROGRAM.search, (result.stderr, result.stdout)))
     ]
 
 

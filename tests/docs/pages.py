@@ -10,6 +10,7 @@ GENERATED = (
     "docs/reference/commands.md",
     "docs/reference/outcomes.md",
     "docs/reference/api.md",
+    "docs/reference/endpoints.md",
 )
 """Pages that `scripts/make_reference.py` writes, in whole or in part."""
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]

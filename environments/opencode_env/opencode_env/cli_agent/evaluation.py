@@ -269,7 +269,10 @@ class Evaluation:
 
 
 def _reason(error: Error) -> str:
-    return f"{error.type}: {' '.join(error.message.split())[:500]}"
+    """An error on one line; behind the endpoint's words, cut where they are long, stands what to do."""
+    words, _, advice = error.message.partition("\n")
+    shown = words if len(words) <= 300 else f"{words[:300]}…"
+    return " ".join(f"{error.type}: {shown} {advice[:500]}".split())
 
 
 async def _probe(config: EvalClientConfig, model: str, how: Probe) -> None:
@@ -297,7 +300,9 @@ async def _probe(config: EvalClientConfig, model: str, how: Probe) -> None:
         return
     if not os.environ.get(config.api_key_var) and resolve_api_key(config) == "EMPTY":
         logger.warning(
-            "the variable %s is not set, so %s gets no key (--client.api-key-var)", config.api_key_var, config.base_url
+            "%s gets no key: %s is not set (--client.api-key-var names the variable that holds one)",
+            config.base_url,
+            config.api_key_var,
         )
     _require_key(config, response, "/models")
     names = [str(card.get("id")) for card in cards]

@@ -241,6 +241,8 @@ def _join(options: argparse.Namespace) -> None:
 
     options.taskset = dict(options.taskset)
     chosen = JoinOptions(**{field.name: getattr(options, field.name) for field in fields(JoinOptions)})
+    if options.output.suffix.lower() != ".parquet":
+        raise BadInputError(f'output "{options.output}" will hold Parquet: give it a name that ends in .parquet')
     answer = join(options.dataset, options.runs, options.output, chosen)
     warn(line for run in answer.runs for line in run.warnings())
     warn(join_warnings(answer))
