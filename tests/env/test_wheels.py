@@ -48,14 +48,15 @@ READ_AT_RUN_TIME = {
 }
 VERIFIERS = Version(version("verifiers"))
 DOCUMENTS = "\n".join(path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))))
+_ENDPOINT = "-m MODEL -c 8 --client.base-url URL"
 DOCUMENTED_COMMANDS = {
-    "opencode-env": "opencode-env -m MODEL --client.base-url URL --client.api-key-var NAME_OF_KEY_VARIABLE --no-push",
+    "opencode-env": f"opencode-env {_ENDPOINT} --client.api-key-var NAME_OF_KEY_VARIABLE --no-push",
     "configuration": "@ configs/eval/local.toml --no-push",
-    "opencode-rlm": "opencode-rlm -m MODEL --client.base-url URL --env.sub-model SMALL --no-push",
-    "foreign": "TASKSET --env.id opencode-env -m MODEL --client.base-url URL --no-push",
-    "world": "opencode-simulation --env.taskset.task.world my_worlds:Shop -m MODEL --client.base-url URL --no-push",
+    "opencode-rlm": f"opencode-rlm {_ENDPOINT} --env.sub-model SMALL --no-push",
+    "foreign": f"TASKSET --env.id opencode-env {_ENDPOINT} --no-push",
+    "world": f"opencode-simulation --env.taskset.task.world my_worlds:Shop {_ENDPOINT} --no-push",
     "simulation": "@ configs/eval/simulation.toml --no-push",
-    "user": "opencode-env --env.taskset.dataset rows.jsonl -m MODEL --client.base-url URL --no-push",
+    "user": f"opencode-env --env.taskset.dataset rows.jsonl {_ENDPOINT} --no-push",
 }
 """What the documents tell users to type behind `vf-eval`, by what it shows; `tests/docs` runs the others."""
 BY_OPENCODE = "opencode-rlm"

@@ -234,6 +234,13 @@ async def test_the_end_of_an_answer_has_the_name_that_openai_gives_it(
 
 
 @pytest.mark.parametrize("stream", [True, False])
+async def test_the_former_name_of_a_call_ends_an_answer_without_calls_too(answering: Answering, stream: bool) -> None:
+    async with answering({"content": "so"}, "function_call") as rollout:
+        assert (await ask(rollout, stream=stream))["finish_reason"] == "stop"
+        assert "gateway" not in rollout.main.info
+
+
+@pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("said", ["whatever", "STOP_FOR_A_NEW_REASON", "unknown", "x" * 500])
 @pytest.mark.parametrize("headers", [{}, SUB])
 async def test_an_end_that_nobody_knows_is_named_by_what_was_said_and_noted(

@@ -133,7 +133,7 @@ def _bundle(options: argparse.Namespace) -> None:
     runs = find_runs([options.run])
     if len(runs) != 1:
         raise BadInputError(f'"{options.run}" holds {len(runs)} runs: name one')
-    output = options.output or runs[0].file.path.parent / "bundle.zip"
+    output = options.output or (options.run if options.run.is_dir() else options.run.parent) / "bundle.zip"
     check_output(output, force=True)
     masked = write_bundle(runs[0], output, max_mb=options.max_mb)
     print(f"{output} ({masked.total():,} secrets masked)", flush=True)  # noqa: T201

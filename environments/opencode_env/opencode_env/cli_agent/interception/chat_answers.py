@@ -29,7 +29,7 @@ _REASONING = ("reasoning", "reasoning_content")
 
 _TEXTS = ("content", "reasoning_content", "reasoning")
 
-_OPENAI = ("stop", "length", "tool_calls", "content_filter", "function_call")
+_OPENAI = ("stop", "length", "tool_calls", "content_filter")
 _MEANINGS = {
     "stop": ("end_turn", "stop_sequence", "pause_turn", "eos", "eos_token", "end", "complete", "completed", "finished"),
     "length": ("max_tokens", "max_output_tokens", "max_length", "model_length", "model_context_window_exceeded"),
@@ -219,7 +219,7 @@ def _normalize_end(call: Call, choice: dict[str, Any], calls: bool) -> None:
     name = said.strip().lower()
     if name in _BROKEN_OFF:
         raise ProviderError(f"the endpoint broke its answer off: its finish reason is {said!r}", status_code=503)
-    if name not in _KNOWN:
+    if name not in _KNOWN and name != "function_call":
         call.gateway.note("unknown finish reason", [said])
     choice["finish_reason"] = _KNOWN.get(name, "tool_calls" if calls else "stop")
 
