@@ -173,8 +173,10 @@ def commands_without_program(trace: AnyTrace) -> list[str]:
         f"verify command {result.command[:200]!r} seems to lack a program or module ({result.ending()})"
         for result in found
         if result.exit_code in (126, 127)
-        or not (result.ok or "run-agent-code" in result.command)
-        and any(map(_NO_PROGRAM.search, (result.stderr, result.stdout)))
+        or (
+            not (result.ok or "run-agent-code" in result.command)
+            and any(map(_NO_PROGRAM.search, (result.stderr, result.stdout)))
+        )
     ]
 
 

@@ -187,8 +187,8 @@ def _advice(error: Error) -> str:
     if is_context_overflow(error):
         return (
             "the prompt and the longest answer that is asked for do not fit into the model's window: ask for less with "
-            "--sampling.max-tokens N, have what fits chosen for each call (--env.agent.harness.context-window N, or auto "
-            "where the endpoint's list of models names the window), or give the model a larger window"
+            "--sampling.max-tokens N, have what fits chosen for each call (--env.agent.harness.context-window N, or "
+            "auto where the endpoint's list of models names the window), or give the model a larger window"
         )
     return (
         "the endpoint refuses this request, and will again: try the same URL and model by hand; where it is the length "
