@@ -491,7 +491,7 @@ stream(
     lambda turn: sse(events(turn, finish="length")) if turn == 2 else sse(events(turn)),
 )
 
-# What is no stream.
+# What is not a stream.
 ROWS += [
     Row(
         "whole-completion",

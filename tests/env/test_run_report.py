@@ -35,7 +35,7 @@ ROWS: list[dict[str, object]] = [
 
 @contextlib.asynccontextmanager
 async def started(home: UserHome, url: str, rows: Path, *more: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A `vf-eval` with its dashboard, as it is by default; its output is no terminal's."""
+    """A `vf-eval` with its dashboard, as it is by default; its output is not a terminal."""
     argv = [str(VF_EVAL), "opencode-env", "--env.taskset.dataset", str(rows), "-m", MODEL_ID, "--client.base-url", url]
     argv += ["--no-push", "--output-dir", str(home.root / "runs"), *more]
     pipe = asyncio.subprocess.PIPE

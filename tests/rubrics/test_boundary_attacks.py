@@ -43,7 +43,7 @@ PROGRAMS = {
 }
 FUNCTIONS = {
     "not a number": "return float('nan')",
-    "half a character": "return {'\\ud800': 1}",
+    "lone surrogate": "return {'\\ud800': 1}",
     "nested": "import os\n  os.write(3, b'[' * 60_000)\n  os._exit(0)",
     "says so": "class S(int): __repr__ = lambda s: '7'\n  return S(1)",
 }

@@ -311,9 +311,9 @@ async def test_what_is_shown_below_a_private_directory_is_there_for_every_progra
     """As a Python that is installed in somebody's home."""
     tmp_path.chmod(0o755)
     (tmp_path / "file").write_text("here")
-    options, shown = LocalSandboxConfig(), [Bind(tmp_path, "/home/somebody/tools")]
+    options, shown = LocalSandboxConfig(), [Bind(tmp_path, "/home/user/tools")]
     async with aclosing(ConfinedPrograms(lambda: provision_confined(options, shown, workdir="/tmp"))) as programs:
-        ends = await programs.run(ProgramBatch(["cat", "/home/somebody/tools/file"], inputs=["", ""]), LIMITS)
+        ends = await programs.run(ProgramBatch(["cat", "/home/user/tools/file"], inputs=["", ""]), LIMITS)
     assert [end.out for end in ends] == ["here", "here"]
 
 

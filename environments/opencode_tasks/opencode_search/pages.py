@@ -153,5 +153,5 @@ def _behind(page: str, mark: str, start: int) -> int:
 
 
 def _spelled_out(text: str) -> str:
-    """A text with its character references replaced; a number of many digits is none."""
+    """A text with its character references replaced; a number of many digits is left."""
     return html.unescape(re.sub(r"&#[0-9]{9,}+;?", "\ufffd", text)) if "&" in text else text

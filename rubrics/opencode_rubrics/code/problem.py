@@ -91,7 +91,7 @@ def literal(text: str) -> Any:
 
 def tagged(value: object) -> JsonValue:
     """A literal of Python as JSON that tells its kinds apart: a table of one entry, "tuple", "set" or "dict" (pairs),
-    stands for what is no list. `call_function.py` writes results in this form.
+    stands for what is not a list. `call_function.py` writes results in this form.
 
     Raises:
         TypeError: it holds anything else, such as bytes.

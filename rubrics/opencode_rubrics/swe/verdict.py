@@ -64,7 +64,7 @@ class Judged(TypedDict):
     """What a run is worth."""
 
     problem: str
-    """Why it is no evidence; empty if it is."""
+    """Why it is not evidence; empty if it is."""
     recorded: bool
     collected: int
     replaced: int

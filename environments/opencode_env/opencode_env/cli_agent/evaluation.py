@@ -64,7 +64,7 @@ def _listed(given: Any) -> Any:
 
 class CapConfig(BaseConfig):
     """What the model calls of all seats of one `vf-eval` may cost, failed and repeated rollouts included; at the cap
-    the run ends early. It is no part of the saved configuration, so that `--resume` can have another."""
+    the run ends early. It is not part of the saved configuration, so that `--resume` can have another."""
 
     tokens: int | None = Field(None, ge=1)
     """Tokens that are read, from a cache too, or sampled. At the cap rollouts under way are cancelled, and missing."""

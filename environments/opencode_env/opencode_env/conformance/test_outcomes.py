@@ -101,7 +101,7 @@ def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(
     if main.policy.commands.get("window"):
         assert_ended(row("window"), Outcome.CONTEXT_FULL, "A context window that is full is the policy's doing")
         return
-    promise = "A prompt that does not fit before the model's first answer is nobody's doing, and no score."
+    promise = "A prompt that does not fit before the model's first answer is not the agent's doing, and no score."
     assert row("window").error.startswith(f"ProviderError: {NO_ANSWER}"), row("window").broken(promise)
     assert row("window").reward is None, row("window").broken(promise)
 

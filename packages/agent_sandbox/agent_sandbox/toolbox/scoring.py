@@ -51,7 +51,7 @@ def not_the_agents() -> Iterator[None]:
 
 
 def exempt(error: ErrorT) -> ErrorT:
-    """The same error, which from now on is none of the agent's, also where another is raised from it."""
+    """The same error, which from now on is not the agent's, also where another is raised from it."""
     setattr(error, _EXEMPT, True)
     return error
 

@@ -63,7 +63,7 @@ def _classified(episode: EpisodeRecord, trace: TraceRecord) -> Attempt | Failure
     if stop is not None and stop.endswith("_timeout") and stop != AGENT_TIMEOUT:
         return Failure(stop)
     # Nothing was sampled: a program that never asked the model, or one whose first request did not fit into the window.
-    # A first answer that was under way when the time was over is no turn, and is the policy's.
+    # A first answer that was under way when the time was over is not a turn, and is the policy's.
     if stop != AGENT_TIMEOUT and not trace.turns and not trace.num_total_tokens:
         return Failure("no model call" if stop in (None, "agent_completed") else f"no answer, stopped by {stop}")
     # A failed sub call is an error to the agent's tool call, and a failed sibling of the same seat is its own error.

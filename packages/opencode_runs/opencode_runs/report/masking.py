@@ -134,7 +134,7 @@ RULES = (
         " ".join(f"xox{kind}-" for kind in "abeoprs"),
         rf"({_begins('xox[abeoprs]-')})([A-Za-z0-9-]{{10,}})",
     ),
-    # By the first letter of what its header says first: alg, typ, kid, … What is none is passed over, and read once.
+    # By the first letter of what its header says first: alg, typ, kid, … What is not one is passed over, and read once.
     _rule(
         "JSON web token",
         " ".join(f"eyj{sign}" for sign in "h0rjl4q6pz"),

@@ -85,7 +85,7 @@ class Call:
     answer: Response | None = None
     """Of a stream that was read."""
     unusable: bool = False
-    """Whether its endpoint answered something that is no answer, and would do so again."""
+    """Whether its endpoint answered something else than an answer, and would do so again."""
     wait: float = 0.0
     """Seconds after which its endpoint, which refused it, wants to be asked again."""
     wait_headers: dict[str, str] = field(default_factory=dict)

@@ -43,7 +43,7 @@ _BROKEN_OFF = frozenset(
 
 
 def unusable(call: Call, what: str) -> ProviderError:
-    """The failure of a call whose endpoint answered something that is no answer. Changes `unusable`."""
+    """The failure of a call whose endpoint answered something else than an answer. Changes `unusable`."""
     call.unusable = True
     return ProviderError(what)
 
@@ -126,7 +126,7 @@ def _spoken(call: Call, content: Sequence[Any]) -> dict[str, str]:
             thought = within if isinstance(within, str) else _spoken(call, within or ())["content"]
             said["reasoning_content"] = said.get("reasoning_content", "") + thought
         else:
-            raise unusable(call, f"the endpoint's answer has content that is no text: {quoted(part)}")
+            raise unusable(call, f"the endpoint's answer has content that is not text: {quoted(part)}")
     return said
 
 
@@ -165,10 +165,10 @@ def _sound_usage(call: Call, usage: Any, said: Mapping[str, Any]) -> dict[str, A
     given = {} if usage is None else usage
     details = [(given.get(name) or {}, count) for name, count in _DETAILS] if isinstance(given, dict) else []
     if not isinstance(given, dict) or not all(isinstance(one, dict) for one, _ in details):
-        raise unusable(call, f"the endpoint's answer has a `usage` that is no usage: {quoted(usage)}")
+        raise unusable(call, f"the endpoint's answer has a `usage` that is not one: {quoted(usage)}")
     counts = [given.get(name) for name in _COUNTS]
     if not all(one is None or (_is_number(one) and one >= 0) for one in (*counts, *(d.get(n) for d, n in details))):
-        raise unusable(call, f"the endpoint's answer has counts in `usage` that are no numbers: {quoted(usage)}")
+        raise unusable(call, f"the endpoint's answer has counts in `usage` that are not numbers: {quoted(usage)}")
     if all(type(one) is int for one in counts):
         return given
     prompt, completion, total = (None if one is None else int(one) for one in counts)
@@ -316,7 +316,7 @@ class _Parser(ChatStreamParser):
         if chunk is None:
             return
         if not isinstance(chunk, dict):
-            raise unusable(self._call, f"the endpoint's stream holds what is no chat completion: {quoted(chunk)}")
+            raise unusable(self._call, f"the endpoint's stream holds what is not a chat completion: {quoted(chunk)}")
         if self.head is None:
             self.head = chunk
         self.usage = chunk.get("usage") or self.usage

@@ -87,7 +87,7 @@ WAITING = (429, 503)
 
 
 class NoJsonError(Exception):
-    """An endpoint answered a request for a whole answer with what is no JSON."""
+    """An endpoint answered a request for a whole answer with what is not JSON."""
 
     def __init__(self, response: httpx.Response) -> None:
         kind = response.headers.get("content-type", "no content type")

@@ -130,7 +130,7 @@ def whole_texts(call: Call, events: list[bytes]) -> list[bytes]:
 
 
 def require_stream(call: Call, events: list[bytes]) -> list[bytes]:
-    """Refuse what is no stream: an error, a page, a whole completion.
+    """Refuse what is not a stream: an error, a page, a whole completion.
 
     Raises:
         ProviderError: it says what came.
@@ -212,7 +212,7 @@ _MAY_PASS = re.compile(r"429|50[0234]|524|server error")
 
 
 def as_failed_call(call: Call, error: Exception) -> Exception:
-    """What a client says of an answer that is no JSON, and a training client of a request that its renderer has no form
+    """What a client says of an answer that is not JSON, and a training client of a request that its renderer has no form
     for, or an answer without evidence."""
     if isinstance(error, NoJsonError):
         return unusable(call, f"{error}: {quoted(error.text)}")
@@ -287,7 +287,7 @@ def say_that_it_may_pass(call: Call, error: Exception) -> Exception:
 
 
 def _is_hopeless(call: Call) -> bool:
-    """Whether an endpoint answered a rollout's first call with what is no answer: it would do so again. Later it may
+    """Whether an endpoint answered a rollout's first call with what is not one: it would do so again. Later it may
     have been a moment's."""
     tally = call.gateway.calls.tally if call.sub is None else call.sub.session.tally
     return call.unusable and tally.turns == 0
