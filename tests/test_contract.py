@@ -51,7 +51,8 @@ OVERRIDDEN = by_path(
         "dialects.chat.ChatStreamParser": "feed(self raw), finish(self)",
         "env.Env": (
             "finalize(self task episode), run(self task agents), run_episode(self task ctx on_trace on_discard), "
-            "run_slot(self slot ctx semaphore on_complete on_trace), serving(self), setup(self agents), slots(self task n), start(self), stop(self)"
+            "run_slot(self slot ctx semaphore on_complete on_trace), serving(self), "
+            "setup(self agents), slots(self task n), start(self), stop(self)"
         ),
         "harness.Harness": (
             "APPENDS_SYSTEM_PROMPT, EXECUTES_CODE, NEEDS_CONTAINER, SUPPORTS_MCP, SUPPORTS_RESUME, SUPPORTS_SKILLS, "

@@ -1,11 +1,10 @@
 """The judge: one language-model call that compares an answer with the reference.
 
 Invariants: a verdict is one of a few choices that the judge put alone on its last line. Everything else (no reply, any
-error, a refusal, a reply that was cut off or says something else) is not a verdict. It is the answer's doing if the judge,
-asked in turn, gives a verdict on the reference itself each time, and none on this answer; else it is a `JudgeError`.
-What the judge takes is not scoring's time: its calls have limits of their own, and an answer could use it up. The
-judge sees of a rollout its
-extracted answer only, whole and behind a mark that nobody could know.
+error, a refusal, a reply that was cut off or says something else) is not a verdict. It is the answer's doing if the
+judge, asked in turn, gives a verdict on the reference itself each time, and none on this answer; else it is a
+`JudgeError`. What the judge takes is not scoring's time: its calls have limits of their own, and an answer could use
+it up. The judge sees of a rollout its extracted answer only, whole and behind a mark that nobody could know.
 """
 
 import re

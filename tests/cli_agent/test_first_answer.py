@@ -239,7 +239,8 @@ async def test_no_scored_row_of_the_table_can_be_had_without_an_answer(outcome: 
 
 def test_every_scored_row_is_decided_here() -> None:
     scored = {outcome for outcome in Outcome if outcome.row.scored}
-    assert scored - SCORED_WITHOUT_AN_ANSWER.keys() == {Outcome.OUTLIVED, Outcome.SCORING_OVERRUN, Outcome.UNREADABLE}
+    of_scoring = {Outcome.OUTLIVED, Outcome.SCORING_OVERRUN, Outcome.UNREADABLE}
+    assert scored - SCORED_WITHOUT_AN_ANSWER.keys() == of_scoring
 
 
 async def test_what_a_kept_turn_answered_does_not_count_and_what_a_resumed_rollout_did_does(

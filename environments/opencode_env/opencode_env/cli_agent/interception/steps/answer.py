@@ -212,8 +212,8 @@ _MAY_PASS = re.compile(r"429|50[0234]|524|server error")
 
 
 def as_failed_call(call: Call, error: Exception) -> Exception:
-    """What a client says of an answer that is not JSON, and a training client of a request that its renderer has no form
-    for, or an answer without evidence."""
+    """What a client says of an answer that is not JSON, and a training client of a request that its renderer has no
+    form for, or an answer without evidence."""
     if isinstance(error, NoJsonError):
         return unusable(call, f"{error}: {quoted(error.text)}")
     if call.trains:
