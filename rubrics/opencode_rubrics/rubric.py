@@ -31,6 +31,7 @@ from agent_sandbox.toolbox.scoring import (
     attach,
     causes,
     exempt,
+    not_exempt,
     not_the_agents,
     said,
     scoring_of,
@@ -379,6 +380,7 @@ async def _control(
             with _raising_exceptions():
                 await read(blank, box)
     except Exception as again:  # noqa: BLE001 - told below, with what it was a control of
+        not_exempt(again)
         told = said(error) if isinstance(error, vf.RolloutError) else f"rubric {owner.__name__} scoring: {_said(error)}"
         message = f"{told}; a neutral answer fails as well, or could not be tried: {_said(again)}"
         raise exempt(ScoringError(message)) from error

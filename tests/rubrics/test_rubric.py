@@ -82,11 +82,11 @@ class BoundlessRubric(Rubric[RubricConfig]):
         return float("inf")
 
 
-async def test_a_reward_that_is_no_finite_number_is_an_error() -> None:
+async def test_a_reward_that_is_no_finite_number_is_a_zero() -> None:
     trace = trace_of(DATA)
-    with pytest.raises(vf.TaskError, match="reward 'boundless' is inf: a reward must be a finite number"):
-        await BoundlessRubric(RubricConfig(type="boundless")).score(DATA, trace, None)
-    assert trace.rewards == {"boundless": None}
+    await BoundlessRubric(RubricConfig(type="boundless")).score(DATA, trace, None)
+    assert (trace.reward, trace.metrics["answer_unreadable"]) == (0.0, 1.0)
+    assert "reward 'boundless' is inf: a reward must be a finite number" in trace.info["unreadable"][0]["error"]
 
 
 class GoneRubric(Rubric[RubricConfig]):

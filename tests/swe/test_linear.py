@@ -106,10 +106,17 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def assert_linear(make: Callable[[int], object], read: Callable[..., object], much: int, what: str) -> None:
-    """Four times as much takes at most nine times as long (twice twice three times), and what a short text takes."""
+    """Four times as much takes at most nine times as long (twice twice three times), and what a short text takes.
+
+    Others on the machine slow either measurement, and never speed one up: the fastest of all rounds count.
+    """
     few, many, short = make(much), make(4 * much), make(much // 16)
-    once, often = seconds(lambda: read(few)), seconds(lambda: read(many))
-    assert often <= 9 * once + seconds(lambda: read(short)), (what, once, often)
+    once, often, least = (seconds(lambda text=text: read(text)) for text in (few, many, short))  # type: ignore[misc]
+    for _ in range(20):
+        if often <= 9 * once + least:
+            return
+        once, often = (min(old, seconds(lambda text=text: read(text))) for old, text in ((once, few), (often, many)))  # type: ignore[misc]
+    raise AssertionError((what, once, often))
 
 
 @pytest.mark.parametrize("name", READERS)

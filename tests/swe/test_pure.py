@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -171,6 +172,14 @@ def test_what_is_sealed_and_no_json_is_no_evidence() -> None:
         line = hashlib.sha256(b"s" + text).hexdigest().encode() + b" " + text + b"\n"
         assert read_record(line, "s") is None, text[:20]
         assert judge(SUITE, "PASSED t.py::a\n", line, "s", 0, unasked)["problem"]
+
+
+def test_a_record_nested_deeply_ends_no_process_whatever_its_limit_of_recursion() -> None:
+    line = hashlib.sha256(b"s" + (text := b"[" * 1_000_000)).hexdigest().encode() + b" " + text + b"\n"
+    program = "import sys; sys.setrecursionlimit(1 << 30); from opencode_rubrics.swe.verdict import read_record\n"
+    program += "print(read_record(sys.stdin.buffer.read(), 's'))"
+    ran = subprocess.run([sys.executable, "-c", program], input=line, capture_output=True)
+    assert (ran.returncode, ran.stdout) == (0, b"None\n"), ran.stderr
 
 
 def test_a_log_alone_solves_nothing_where_our_record_must_be() -> None:

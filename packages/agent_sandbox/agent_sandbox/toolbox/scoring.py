@@ -56,6 +56,11 @@ def exempt(error: ErrorT) -> ErrorT:
     return error
 
 
+def not_exempt(error: BaseException) -> None:
+    """Take that off an error again: who raised it may keep it, and raise it over what another agent made."""
+    vars(error).pop(_EXEMPT, None)
+
+
 def is_exempt(error: BaseException) -> bool:
     """Whether an error, or one behind it, is `exempt`, or says that this machine ran out of disk, memory, descriptors
     or processes. In an error of a sandbox only descriptors count: its disk and memory may be the agent's to fill."""
