@@ -174,6 +174,7 @@ def test_what_is_sealed_and_no_json_is_no_evidence() -> None:
         assert judge(SUITE, "PASSED t.py::a\n", line, "s", 0, unasked)["problem"]
 
 
+@pytest.mark.usefixtures("programs")
 def test_a_record_nested_deeply_ends_no_process_whatever_its_limit_of_recursion() -> None:
     line = hashlib.sha256(b"s" + (text := b"[" * 1_000_000)).hexdigest().encode() + b" " + text + b"\n"
     program = "import sys; sys.setrecursionlimit(1 << 30); from opencode_rubrics.swe.verdict import read_record\n"
