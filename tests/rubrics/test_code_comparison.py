@@ -4,6 +4,7 @@ import builtins
 import json
 import sys
 import time
+from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -13,6 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opencode_rubrics.code.prelude import PROMISED, with_imports
 from opencode_rubrics.code.problem import CodeTest, same_output, same_result, tagged
+
+
+@pytest.fixture(autouse=True)
+def recursion_limit() -> Iterator[None]:
+    """The prelude that is run here raises this process's, under which a deep JSON text can end it."""
+    limit = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(limit)
 
 
 def published_output(printed: str, expected: str) -> bool:
