@@ -568,7 +568,7 @@ BREAKING: dict[str, tuple[Any, str]] = {
     "a text for details": ({"usage": {**USAGE, "prompt_tokens_details": "none"}}, "usage"),
     "a text for a count of details": ({"usage": {**USAGE, "prompt_tokens_details": {"cached_tokens": "1"}}}, "usage"),
     "a number for the text": ({"choices": [{"index": 0, "delta": {"content": 7}, "finish_reason": "stop"}]}, "content"),
-    "a list for a chunk": (["so"], "no chat completion"),
+    "a list for a chunk": (["so"], "not a chat completion"),
 }
 
 

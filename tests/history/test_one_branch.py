@@ -167,10 +167,7 @@ ROWS: dict[str, list[Reply]] = {
     "no ids": [says(bash(FINE), bash("{"), bash(FINE), faults=(Fault(kind=FaultKind.NO_TOOL_CALL_ID),))],
     "long names": [says(bash(FINE, name="n" * 70), bash(FINE, name=""), bash(FINE, name="bash.run"))],
     "pieces in turns": [says(bash(FINE), bash(FINE), text="so", reasoning="hm", mixed=True, null_text=True)],
-    "finish reasons": [
-        *(says(bash(FINE), finish_reason=reason) for reason in ("stop", "length", "function_call")),
-        Reply(text="so", finish_reason="function_call"),
-    ],
+    "finish reasons": [says(bash(FINE), finish_reason=reason) for reason in ("stop", "length", "function_call")],
 }
 """One conversation each of what generated answers are made of, and what they brought to light."""
 
@@ -188,7 +185,8 @@ async def test_odd_answers_and_those_that_say_nothing_stay_in_one_branch_with_th
     question = ToolCall(name="llm_subcall", arguments={"prompt": "a question"})
     asks, nothing = says(agent("the job"), agent("the job"), question), Reply()
     odd = (writes, asks, *(reply for replies in ROWS.values() for reply in replies), nothing)
-    conversation = Conversation((odd, (nothing,), (Reply(reasoning="hm"),), (says(bash(FINE), question), DONE)))
+    done = Reply(text="so", finish_reason="function_call")
+    conversation = Conversation((odd, (nothing,), (Reply(reasoning="hm"),), (says(bash(FINE), question), done)))
     job = [says(bash('{"command":"echo a","description":"d","timeout":5000.0}')), says(bash("{")), DONE]
     sub = {"the job": job, "a question": [Reply(text="the answer")]}
     played = await talk(*conversation.segments, sub=sub, twins=True, pieces=conversation.pieces)

@@ -21,7 +21,7 @@ async def test_faults_are_in_the_result_and_time_limits_hold(engine: Engine) -> 
 
     async def limited(seconds: float) -> RolloutResult:
         keeps: dict[str, Any] = {"setup": ["echo kept > workdir/kept"], "verify": ["grep kept workdir/kept"]}
-        return await play(engine, faulty("hang"), **keeps, agent_timeout_s=seconds)
+        return await play(engine, "true", faulty("hang"), **keeps, agent_timeout_s=seconds)
 
     short = patience(2.0)
     dead, refused, hanging, slow, huge, setup = await asyncio.gather(
