@@ -21,9 +21,9 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
-from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_env.taskset import OpenCodeTaskData
 from opencode_rubrics import CodeTest, CodeTests, CodeTestsConfig, CodeTestsRubric
+from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 
 from benchmarks._measure import Cost, adopt_orphans, machine, measured, report
 

@@ -35,10 +35,10 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import aiohttp
 import verifiers.v1 as vf
-from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.interception import GatewayConfig, RoleInterceptionServer
 from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_env.scripted_model import Reply, Script, ScriptedModel, ScriptPolicy, ToolCall
+from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 from verifiers.v1.agent import make_agent
 from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.session import RolloutSession

@@ -30,10 +30,10 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
-from agent_sandbox.podman import PodmanConfig
 from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from rollout_sandbox.podman import PodmanConfig
 
 from benchmarks._containers import containers
 from benchmarks._contenders import cost_of, model_server, print_cost

@@ -27,12 +27,12 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
-from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
-from agent_sandbox.podman import PodmanConfig, provision_podman
 from mathverdict.finals import finals_of_file, reference_value
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 from opencode_rubrics.math.worker_pool import WorkerPool, usable_cores
+from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from rollout_sandbox.podman import PodmanConfig, provision_podman
 
 from benchmarks._containers import containers
 from benchmarks._measure import Cost, adopt_orphans, machine, measured, report

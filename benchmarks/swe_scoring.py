@@ -23,9 +23,9 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agent_sandbox.toolbox.command import run_command
 from opencode_rubrics.swe.grading import stage_tests
 from opencode_rubrics.swe.programs import argv_of
+from rollout_sandbox.toolbox.command import run_command
 
 from benchmarks._measure import report
 from tests.swe.playing import environment, patching, tasks_of

@@ -19,8 +19,8 @@ from pathlib import Path
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment
+from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 
 from benchmarks._measure import machine, percentile, report
 

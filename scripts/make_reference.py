@@ -37,7 +37,7 @@ ENVIRONMENTS = (
     "opencode-deepdive",
     "opencode-swe",
 )
-OURS = ("agent_sandbox", "opencode_")
+OURS = ("rollout_sandbox", "opencode_")
 SHOWN_OF_VERIFIERS = ("verifiers.v1.configs.agent", "verifiers.v1.configs.retries", "verifiers.v1.configs.env")
 COMMANDS = {
     "opencode-report": "opencode_runs.report.cli",
@@ -45,7 +45,7 @@ COMMANDS = {
     "opencode-trainable": "opencode_runs.trainable.cli",
     "opencode-turns": "opencode_runs.turns.cli",
     "opencode-check-tasks": "opencode_env.check_tasks.cli",
-    "opencode-sandboxes": "agent_sandbox.prime.command_line",
+    "opencode-sandboxes": "rollout_sandbox.prime.command_line",
     "mathverdict": "mathverdict.__main__",
     "python -m opencode_env.demo": "opencode_env.demo",
     "python -m opencode_env.scripted_model": "opencode_env.scripted_model.__main__",

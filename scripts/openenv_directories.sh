@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 export PATH="$PWD/.cache/uv/bin:$PATH"
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-for package in agent-sandbox mathverdict opencode-env opencode-openenv opencode-rlm opencode-rubrics; do
+for package in rollout-sandbox mathverdict opencode-env opencode-openenv opencode-rlm opencode-rubrics; do
     uv build --quiet --wheel --package "$package" --out-dir "$made/wheels"
 done
 rm -f "$made/wheels/.gitignore"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = ROOT / ".cache" / "harbor-venv"
-OURS = ("packages/agent_sandbox", "packages/mathverdict", "rubrics", "environments/opencode_env")
+OURS = ("packages/rollout_sandbox", "packages/mathverdict", "rubrics", "environments/opencode_env")
 TASK = ROOT / "tests" / "task_folders" / "tasks" / "quote-puzzle"
 STAND_IN = "task-folders"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = ROOT / ".cache" / "prime-rl-venv"
 OURS = (
-    "packages/agent_sandbox",
+    "packages/rollout_sandbox",
     "packages/mathverdict",
     "rubrics",
     "environments/opencode_env",

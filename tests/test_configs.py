@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from renderers.base import MODEL_RENDERER_MAP
+from rollout_sandbox.verifiers_040 import AFTER_0_4_0
 from verifiers.v1.cli.eval.main import main
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.configs.serve import ServeConfig, pool_serve_kwargs

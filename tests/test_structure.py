@@ -16,7 +16,7 @@ PACKAGES = {
     "opencode_rlm": ROOT / "environments" / "opencode_rlm" / "opencode_rlm",
     "opencode_simulation": ROOT / "environments" / "opencode_simulation" / "opencode_simulation",
     **{path.parent.name: path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")},
-    "agent_sandbox": ROOT / "packages" / "agent_sandbox" / "agent_sandbox",
+    "rollout_sandbox": ROOT / "packages" / "rollout_sandbox" / "rollout_sandbox",
     "mathverdict": ROOT / "packages" / "mathverdict" / "mathverdict",
     "opencode_runs": ROOT / "packages" / "opencode_runs" / "opencode_runs",
 }
@@ -25,15 +25,15 @@ IN_THE_SANDBOX = ("mathverdict", "supervisor")
 
 READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.tables")
 SANDBOX_FLOOR = [
-    f"agent_sandbox.{name}"
+    f"rollout_sandbox.{name}"
     for name in ("verifiers_040", "provisioning", "programs", "file_lock", "surrogates", "at_exit")
 ]
 FLOORS = {
-    "agent_sandbox.verifiers_040": set[str](),
-    "agent_sandbox.toolbox": {*SANDBOX_FLOOR},
-    "agent_sandbox.confined": {*SANDBOX_FLOOR, "agent_sandbox.toolbox"},
-    "agent_sandbox.podman": {*SANDBOX_FLOOR, "agent_sandbox.toolbox", "agent_sandbox.confined"},
-    "agent_sandbox.prime": {*SANDBOX_FLOOR, "agent_sandbox.toolbox", "agent_sandbox.confined"},
+    "rollout_sandbox.verifiers_040": set[str](),
+    "rollout_sandbox.toolbox": {*SANDBOX_FLOOR},
+    "rollout_sandbox.confined": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox"},
+    "rollout_sandbox.podman": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox", "rollout_sandbox.confined"},
+    "rollout_sandbox.prime": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox", "rollout_sandbox.confined"},
     "opencode_env.named_agents": set[str](),
     "opencode_env.cli_agent": {"opencode_env.named_agents"},
     "opencode_env.scripted_model": {"opencode_env.samples"},
@@ -168,10 +168,10 @@ def test_nothing_below_is_changed_from_above_at_import() -> None:
 
 
 def test_only_the_folder_of_an_old_version_of_verifiers_asks_which_is_installed() -> None:
-    folder = "agent_sandbox.verifiers_040"
+    folder = "rollout_sandbox.verifiers_040"
     asking = {module for module, path in sources().items() if "AFTER_0_4_0" in path.read_text()}
     outside = {module for module in asking if not f"{module}.".startswith(f"{folder}.")}
-    assert outside == {"agent_sandbox.podman.config"}  # whose other branch is what verifiers 0.4.0 itself has
+    assert outside == {"rollout_sandbox.podman.config"}  # whose other branch is what verifiers 0.4.0 itself has
 
 
 ASKED_WITHOUT_AN_ARGUMENT = {
@@ -243,7 +243,7 @@ SMALL_ON_PURPOSE = {
     "opencode_rlm.taskset": "a name of the package's interface, imported on first use",
     "opencode_simulation.rollout_toolset": "a program: verifiers starts the module of a tool server",
     **{
-        f"agent_sandbox.verifiers_040.{name}": "one module for each thing that differs between versions"
+        f"rollout_sandbox.verifiers_040.{name}": "one module for each thing that differs between versions"
         for name in ("containers", "custom", "dialects", "harnesses", "runtimes", "tasks", "traces")
     },
 }

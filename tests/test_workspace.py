@@ -111,7 +111,7 @@ def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -
 
 
 def test_dependencies_point_one_way() -> None:
-    order = ["opencode-runs", "verifiers", "mathverdict", "agent-sandbox", "opencode-rubrics", "opencode-env"]
+    order = ["opencode-runs", "verifiers", "mathverdict", "rollout-sandbox", "opencode-rubrics", "opencode-env"]
     order += [f"opencode-{name}" for name in ("openenv", "rlm", "simulation", "tasks")]
     for member in distributions():
         allowed = set(order[: order.index(member.name)])

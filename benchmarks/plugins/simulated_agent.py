@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.provisioning import provisioned
-from agent_sandbox.verifiers_040 import Runtime, SubprocessBackend
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.opencode import OpenCodeHarnessConfig
+from rollout_sandbox.provisioning import provisioned
+from rollout_sandbox.verifiers_040 import Runtime, SubprocessBackend
 from verifiers.v1.runtimes import SubprocessConfig
 
 __all__ = ["SimulatedAgentEnv", "SimulatedAgentHarness", "SimulatedAgentTaskset"]

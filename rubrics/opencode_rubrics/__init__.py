@@ -1,11 +1,11 @@
 """Rubrics that score inside a sandbox."""
 
-from agent_sandbox.toolbox.bounded_file import FileState
-from agent_sandbox.toolbox.checked_run import require_alive, run_checked
-from agent_sandbox.toolbox.command import CommandResult, run_command
-from agent_sandbox.toolbox.files import SandboxFileError, read_file, upload_bundle, upload_content, upload_file
-from agent_sandbox.toolbox.scoring import ScoringError
-from agent_sandbox.toolbox.workdir import in_workdir, work_directory, workdir_of
+from rollout_sandbox.toolbox.bounded_file import FileState
+from rollout_sandbox.toolbox.checked_run import require_alive, run_checked
+from rollout_sandbox.toolbox.command import CommandResult, run_command
+from rollout_sandbox.toolbox.files import SandboxFileError, read_file, upload_bundle, upload_content, upload_file
+from rollout_sandbox.toolbox.scoring import ScoringError
+from rollout_sandbox.toolbox.workdir import in_workdir, work_directory, workdir_of
 
 from opencode_rubrics.answer import AnswerConfig, AnswerRubric
 from opencode_rubrics.any_rubric import AnyRubricConfig, ThirdPartyConfig

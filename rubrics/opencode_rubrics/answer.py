@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Literal
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
-from agent_sandbox.toolbox.workdir import in_workdir
 from pydantic import Field
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from rollout_sandbox.toolbox.workdir import in_workdir
 
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig

@@ -9,14 +9,14 @@ import shlex
 from collections.abc import Iterator
 
 import verifiers.v1 as vf
-from agent_sandbox.programs import program_text
-from agent_sandbox.toolbox.agent_programs import ProgramBatch, ProgramEnd, ProgramLimits
-from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
-from agent_sandbox.toolbox.checked_run import run_checked
-from agent_sandbox.toolbox.command import run_command
-from agent_sandbox.toolbox.files import upload_bundle
-from agent_sandbox.toolbox.scoring import ScoringError
-from agent_sandbox.toolbox.scoring_home import scoring_home
+from rollout_sandbox.programs import program_text
+from rollout_sandbox.toolbox.agent_programs import ProgramBatch, ProgramEnd, ProgramLimits
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
+from rollout_sandbox.toolbox.checked_run import run_checked
+from rollout_sandbox.toolbox.command import run_command
+from rollout_sandbox.toolbox.files import upload_bundle
+from rollout_sandbox.toolbox.scoring import ScoringError
+from rollout_sandbox.toolbox.scoring_home import scoring_home
 
 _RESULT_BYTES = 256 << 20
 _GRACE_S = 60.0

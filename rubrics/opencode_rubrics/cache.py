@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from agent_sandbox.file_lock import locked
+from rollout_sandbox.file_lock import locked
 from verifiers.v1.errors import SandboxError
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.scoring import said
+from rollout_sandbox.toolbox.scoring import said
 from verifiers.v1.utils.aio import run_shielded
 from verifiers.v1.utils.decorators import discover_decorated, invoke, mark
 

@@ -17,19 +17,19 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
-from agent_sandbox.programs import program_text
-from agent_sandbox.toolbox.agent_programs import (
+from pydantic import ByteSize, Field, model_validator
+from rollout_sandbox.programs import program_text
+from rollout_sandbox.toolbox.agent_programs import (
     AgentPrograms,
     ProgramBatch,
     ProgramEnd,
     ProgramLimits,
     RunsAgentPrograms,
 )
-from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
-from agent_sandbox.toolbox.processes import end_agent
-from agent_sandbox.toolbox.scoring import ScoringError, scoring_of
-from agent_sandbox.toolbox.workdir import in_workdir
-from pydantic import ByteSize, Field, model_validator
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from rollout_sandbox.toolbox.processes import end_agent
+from rollout_sandbox.toolbox.scoring import ScoringError, scoring_of
+from rollout_sandbox.toolbox.workdir import in_workdir
 
 from opencode_rubrics.box_programs import BoxPrograms
 from opencode_rubrics.code.prelude import with_imports

@@ -7,8 +7,8 @@ a ledger is an error and not a 0.
 from typing import Any, Literal
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.scoring import exempt
 from pydantic import Field
+from rollout_sandbox.toolbox.scoring import exempt
 
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.scoring import not_the_agents
 from pydantic import Field, model_validator
 from pydantic_config import BaseConfig
+from rollout_sandbox.toolbox.scoring import not_the_agents
 
 from opencode_rubrics.any_rubric import AnyRubricConfig
 from opencode_rubrics.registry import live_rubric, register_rubric

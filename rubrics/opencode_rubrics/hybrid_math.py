@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal
 
 import verifiers.v1 as vf
-from agent_sandbox.surrogates import has_lone_surrogate
-from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
-from agent_sandbox.toolbox.scoring import Scoring, ScoringError, scoring_of
-from agent_sandbox.toolbox.workdir import in_workdir
 from mathverdict.finals import reference_value
 from mathverdict.verdict import Source
 from pydantic import Field, JsonValue
+from rollout_sandbox.surrogates import has_lone_surrogate
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, scoring_of
+from rollout_sandbox.toolbox.workdir import in_workdir
 from typing_extensions import TypeVar
 
 from opencode_rubrics.judge import MAX_ANSWER_CHARS, NONE_ON_THIS, Judge, JudgeError, JudgeOptions

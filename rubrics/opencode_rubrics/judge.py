@@ -15,10 +15,10 @@ from typing import Any, Self
 
 import openai
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.scoring import ScoringError, exempt, is_exempt, scoring_of
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
 from pydantic import Field, model_validator
+from rollout_sandbox.toolbox.scoring import ScoringError, exempt, is_exempt, scoring_of
 from verifiers.v1.clients.base import build_async_openai
 from verifiers.v1.configs.client import BaseClientConfig
 from verifiers.v1.types import Usage

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
-from agent_sandbox.surrogates import has_lone_surrogate
-from agent_sandbox.toolbox.scoring import ScoringError
 from pydantic import Field, model_validator
+from rollout_sandbox.surrogates import has_lone_surrogate
+from rollout_sandbox.toolbox.scoring import ScoringError
 
 from opencode_rubrics.answer import GivenAnswer, given_answer
 from opencode_rubrics.judge import MAX_ANSWER_CHARS, NONE_ON_THIS, Judge, JudgeError, JudgeOptions

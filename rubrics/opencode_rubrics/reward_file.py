@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
-from agent_sandbox.toolbox.scoring_home import REWARD_PATH, VERIFIER_DIRECTORY
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from rollout_sandbox.toolbox.scoring_home import REWARD_PATH, VERIFIER_DIRECTORY
 
 VERDICT_PATH = f"{VERIFIER_DIRECTORY}/reward.json"
 _MAX_BYTES, _MAX_JSON_BYTES = 4096, 1 << 20

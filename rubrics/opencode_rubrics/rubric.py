@@ -23,10 +23,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.checked_run import is_infrastructure
-from agent_sandbox.toolbox.files import upload_content
-from agent_sandbox.toolbox.processes import TrustedSystem
-from agent_sandbox.toolbox.scoring import (
+from pydantic import TypeAdapter, ValidationError, field_serializer
+from pydantic_config import BaseConfig
+from rollout_sandbox.toolbox.checked_run import is_infrastructure
+from rollout_sandbox.toolbox.files import upload_content
+from rollout_sandbox.toolbox.processes import TrustedSystem
+from rollout_sandbox.toolbox.scoring import (
     ScoringError,
     attach,
     causes,
@@ -36,9 +38,7 @@ from agent_sandbox.toolbox.scoring import (
     said,
     scoring_of,
 )
-from agent_sandbox.toolbox.workdir import in_workdir
-from pydantic import TypeAdapter, ValidationError, field_serializer
-from pydantic_config import BaseConfig
+from rollout_sandbox.toolbox.workdir import in_workdir
 from typing_extensions import TypeVar
 from verifiers.v1.errors import boundary
 from verifiers.v1.graph import MessageNode

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.processes import end_agent
-from agent_sandbox.toolbox.scoring import Scoring, not_the_agents, scoring_of
-from agent_sandbox.toolbox.workdir import workdir_of
+from rollout_sandbox.toolbox.processes import end_agent
+from rollout_sandbox.toolbox.scoring import Scoring, not_the_agents, scoring_of
+from rollout_sandbox.toolbox.workdir import workdir_of
 
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig, task_field

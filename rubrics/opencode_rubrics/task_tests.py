@@ -15,10 +15,10 @@ from types import SimpleNamespace
 from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.checked_run import require_alive
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
-from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import Field, model_validator
+from rollout_sandbox.toolbox.checked_run import require_alive
+from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
+from rollout_sandbox.toolbox.workdir import workdir_of
 from verifiers.v1.utils.artifacts import Artifact, collect, restore
 
 from opencode_rubrics.registry import register_rubric

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.checked_run import require_alive
-from agent_sandbox.toolbox.command import CommandResult, run_command
-from agent_sandbox.toolbox.scoring import ScoringError
-from agent_sandbox.toolbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
-from agent_sandbox.toolbox.workdir import workdir_of
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from rollout_sandbox.toolbox.checked_run import require_alive
+from rollout_sandbox.toolbox.command import CommandResult, run_command
+from rollout_sandbox.toolbox.scoring import ScoringError
+from rollout_sandbox.toolbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
+from rollout_sandbox.toolbox.workdir import workdir_of
 
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import read_reward_file

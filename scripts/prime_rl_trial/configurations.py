@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from prime_rl.configs.evals import EvalsConfig
 from prime_rl.configs.rl import RLConfig
+from rollout_sandbox.verifiers_040 import AFTER_0_4_0
 
 from scripts.prime_rl_trial.sources import as_evals, read
 

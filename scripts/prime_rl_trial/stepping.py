@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.conformance.promises import until
 from opencode_runs.trainable.samples import training_samples
 from opencode_runs.turns.kept import kept_turns
 from prime_rl.configs.rl import RLConfig
 from prime_rl.orchestrator.algo.routing import scalar_advantage
 from prime_rl.orchestrator.packing import BatchPacker
 from prime_rl.orchestrator.types import TrainBatch
+from rollout_sandbox.conformance.promises import until
 
 from scripts.prime_rl_trial.configurations import WORKERS, trial
 from scripts.prime_rl_trial.counts import Counts, count

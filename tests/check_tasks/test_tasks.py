@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.podman import PodmanBackend
 from opencode_env.check_tasks.cli import main
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_env.taskset.gold.solution import trace_for
+from rollout_sandbox.podman import PodmanBackend
 
 from tests.check_tasks.planted import FIXED, FLAWS, SOUND, TOGETHER, put, written
 from tests.support.lent_containers import QuickContainer

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.conformance.promises import until
 from opencode_env.cli_agent.classification import EndedRun, classify, require_scorable
 from opencode_env.cli_agent.interception.gateway import LAST_REFUSED, RECORD
 from opencode_env.cli_agent.outcome_rule import is_context_overflow
@@ -16,6 +15,7 @@ from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.scripted_model import Reply, Usage
+from rollout_sandbox.conformance.promises import until
 from verifiers.v1.agent import TimeoutConfig
 from verifiers.v1.configs.retries import RetryConfig
 from verifiers.v1.errors import HarnessError, ProviderError, RolloutError

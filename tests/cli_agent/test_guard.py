@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
-from agent_sandbox.prime.errors import SandboxEndedError
-from agent_sandbox.toolbox.scoring import scoring_of
 from opencode_env.cli_agent import progress
 from opencode_env.cli_agent.classification import fail_stage_timeout, zero_spoilt
 from opencode_env.cli_agent.guard import GuardedSession, guarded, guarded_task
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.progress import RUNAWAY_FAILURES, led_nowhere
 from opencode_env.cli_agent.traces import AnyTrace
+from rollout_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
+from rollout_sandbox.prime.errors import SandboxEndedError
+from rollout_sandbox.toolbox.scoring import scoring_of
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.harness import HarnessSession

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.scoring import attached
 from opencode_env.cli_agent import classification
 from opencode_env.cli_agent.classification import Condition, EndedRun, blame_own_programs, classify, require_scorable
 from opencode_env.cli_agent.guard import agent_metrics
@@ -14,6 +13,7 @@ from opencode_env.cli_agent.outcomes import Outcome, Row, documented, endpoint_e
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_env.scripted_model import Reply
 from opencode_runs.difficulty import attempt
+from rollout_sandbox.toolbox.scoring import attached
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.graph import MessageNode

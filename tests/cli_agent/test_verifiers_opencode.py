@@ -8,12 +8,12 @@ import os
 from pathlib import Path
 
 import pytest
-from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from opencode_env.conformance.dialect import ToolDialect
 from opencode_env.named_agents.npm_trees import make_tree, node_tree
 from opencode_env.opencode.env import opencode2_tree
 from opencode_env.scripted_model import Reply
 from opencode_env.scripted_model.request import ChatRequest
+from rollout_sandbox.verifiers_040 import AFTER_0_4_0
 
 from tests.support.opencode2 import SUPPORTED, npm_with_opencode2
 from tests.support.rows import write_rows

@@ -158,9 +158,9 @@ def test_its_time_is_counted_with_that_of_what_it_started(place: Path) -> None:
 SHOWS = """
 import gc, json, sys
 from pathlib import Path
-imported_before = "agent_sandbox" in sys.modules
+imported_before = "rollout_sandbox" in sys.modules
 import a_plugin
-from agent_sandbox.confined.directory import ROOT, sweep
+from rollout_sandbox.confined.directory import ROOT, sweep
 gc.unfreeze()
 others = [
     str(value) for one in gc.get_objects() if isinstance(one, (dict, list, tuple, set))
@@ -182,7 +182,7 @@ def test_what_is_read_on_import_is_read_by_each_program(place: Path) -> None:
 
 @pytest.mark.parametrize("name", ["PYTHONUNBUFFERED", "SYMPY_DEBUG"])
 def test_with_variables_that_are_read_before_it_is_executed(place: Path, name: str) -> None:
-    (place / "tells.py").write_text("import sys\nprint('agent_sandbox' in sys.modules)\n")
+    (place / "tells.py").write_text("import sys\nprint('rollout_sandbox' in sys.modules)\n")
     told = [finished([sys.executable, "tells.py"], place, variables(place) | extra) for extra in ({}, {name: "False"})]
     assert [(done.returncode, done.stdout) for done in told] == [(0, "True\n"), (0, "False\n")]
 

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from rollout_sandbox.verifiers_040 import AFTER_0_4_0
 
 from tests.support.replies import bash
 from tests.support.rows import probe, probe_arguments, write_rows
@@ -105,7 +105,7 @@ def test_a_runtime_that_verifiers_has_no_longer_is_told_what_to_use_instead(runs
     assert finished.exit_code != 0
     said = " ".join(finished.log.replace("│", " ").split())
     assert '--env.agent.runtime.type: verifiers has no "podman" after 0.4.0; use "custom" with' in said
-    assert 'import_path "agent_sandbox.PodmanBackend"' in said
+    assert 'import_path "rollout_sandbox.PodmanBackend"' in said
     assert "Traceback" not in finished.log
 
 

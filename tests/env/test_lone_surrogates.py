@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.surrogates import replace_surrogates, whole_events, whole_text
 from opencode_env.scripted_model import Reply, ScriptPolicy, ToolCall
+from rollout_sandbox.surrogates import replace_surrogates, whole_events, whole_text
 from verifiers.v1.trace import Error
 from verifiers.v1.types import AssistantMessage
 

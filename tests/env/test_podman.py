@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from agent_sandbox.podman import PodmanConfig
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptPolicy
+from rollout_sandbox.podman import PodmanConfig
 
 from tests.support.replies import bash
 from tests.support.rows import probe, write_rows

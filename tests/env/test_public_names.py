@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 
 PACKAGES = [
-    *("agent_sandbox", "opencode_rlm", "opencode_simulation", "opencode_openenv", "opencode_openenv.tbench2"),
+    *("rollout_sandbox", "opencode_rlm", "opencode_simulation", "opencode_openenv", "opencode_openenv.tbench2"),
     *("opencode_env", "opencode_env.simulation", "opencode_env.openenv", "opencode_env.openenv.tbench2"),
 ]
 

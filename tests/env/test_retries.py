@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.podman import PodmanConfig
 from opencode_env.cli_agent.outcomes import AgentError
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
@@ -18,6 +17,7 @@ from opencode_env.tool_backends.serving import BrokenBackendError
 from opencode_env.user_simulation.sides import BrokenUserError
 from opencode_rubrics import SandboxFileError
 from opencode_simulation.errors import BrokenWorldError
+from rollout_sandbox.podman import PodmanConfig
 from verifiers.v1.trace import Error
 from verifiers.v1.utils.retries import RetryState
 

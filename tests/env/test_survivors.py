@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import arguments
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from rollout_sandbox.confined import arguments
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 

@@ -13,10 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, WorldsPolicy
 from opencode_env.scripted_model.request import ChatRequest
 from packaging.version import Version
+from rollout_sandbox.verifiers_040 import AFTER_0_4_0
 
 from tests.support.light_opencode import REAL, light_opencode_in_place
 from tests.support.programs import finished
@@ -35,7 +35,7 @@ PACKAGES = {
     "opencode_simulation": [ROOT / "environments" / "opencode_simulation" / "opencode_simulation"],
     "opencode_tasks": [path.parent for path in (ROOT / "environments" / "opencode_tasks").glob("*/__init__.py")],
     "opencode_rubrics": [ROOT / "rubrics" / "opencode_rubrics"],
-    "agent_sandbox": [ROOT / "packages" / "agent_sandbox" / "agent_sandbox"],
+    "rollout_sandbox": [ROOT / "packages" / "rollout_sandbox" / "rollout_sandbox"],
     "mathverdict": [ROOT / "packages" / "mathverdict" / "mathverdict"],
     "opencode_runs": [ROOT / "packages" / "opencode_runs" / "opencode_runs"],
 }
@@ -43,7 +43,7 @@ PACKAGES = {
 PROGRAMS = {f"opencode/programs/{name}" for name in ("launch.sh", "plugin.js", "download.sh")}
 READ_AT_RUN_TIME = {
     "opencode_env": {*PROGRAMS, "samples/tasks.jsonl", "named_agents/programs/npm.sh"},
-    "agent_sandbox": {"programs/run_command.sh", "confined/etc/passwd", "confined/supervisor/main.py"},
+    "rollout_sandbox": {"programs/run_command.sh", "confined/etc/passwd", "confined/supervisor/main.py"},
     "opencode_simulation": {"samples/issue-tracker.jsonl", "samples/order-desk.jsonl"},
 }
 VERIFIERS = Version(version("verifiers"))
@@ -114,11 +114,11 @@ def alone(wheels: dict[str, Path], shared_home: UserHome, tmp_path_factory: pyte
     """What it is before `installed` puts the other wheels there: Python compiles verifiers once for both."""
     environment = tmp_path_factory.mktemp("elsewhere") / "venv"
     uv("venv", "--quiet", "--python", sys.executable, str(environment), cwd=ROOT)
-    install(environment, str(wheels["agent_sandbox"]))
+    install(environment, str(wheels["rollout_sandbox"]))
     program = environment / "bin" / "opencode-sandboxes"
     code = (
-        "import importlib.util as found, agent_sandbox, runpy, sys\n"
-        "assert all(getattr(agent_sandbox, name) for name in agent_sandbox.__all__)\n"
+        "import importlib.util as found, rollout_sandbox, runpy, sys\n"
+        "assert all(getattr(rollout_sandbox, name) for name in rollout_sandbox.__all__)\n"
         "assert not any(found.find_spec(name) for name in ('opencode_env', 'opencode_rubrics', 'mathverdict'))\n"
         f"sys.argv = [{str(program)!r}, '--help']\n"
         "runpy.run_path(sys.argv[0], run_name='__main__')\n"
@@ -133,7 +133,7 @@ def alone(wheels: dict[str, Path], shared_home: UserHome, tmp_path_factory: pyte
         program.write_text(f'#!/bin/sh\nexec {environment}/bin/vf-eval "$@"\n')  # executed, not forked
         program.chmod(0o755)
         runtime = ["--env.agent.runtime.type", "custom"]
-        runtime += ["--env.agent.runtime.import-path", "agent_sandbox.ConfinedBackend"]
+        runtime += ["--env.agent.runtime.import-path", "rollout_sandbox.ConfinedBackend"]
         taskset = ["--env.taskset.id", "plain-tasks", "--env.agent.harness.id", "bash"]
         async with ScriptedModel(policy) as model:
             return await shared_home.run("plain", model.base_url, *taskset, *runtime, program=program)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
 from opencode_env.cli_agent.interception import GatewayConfig
+from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
 
 from tests.rlm.role_server import role_server
 from tests.support.programs import finished, own_variables

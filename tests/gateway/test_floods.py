@@ -11,13 +11,13 @@ from contextlib import ExitStack
 from functools import partial
 
 import pytest
-from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from aiohttp import web
 from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, cpu_budget, own_calls
 from opencode_env.cli_agent.interception.call_slots import CallSlots
 from opencode_env.cli_agent.interception.cpu_budget import Memory
 from opencode_env.cli_agent.interception.refusals import error_answer
 from opencode_env.cli_agent.rollout import rollout_of
+from rollout_sandbox.verifiers_040 import AFTER_0_4_0
 from verifiers.v1.dialects import DIALECTS
 
 from tests.gateway.test_masking import completion, provided

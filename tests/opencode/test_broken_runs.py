@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from agent_sandbox.confined import control_groups
-from agent_sandbox.confined.memory_kills import MemoryKills
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply
+from rollout_sandbox.confined import control_groups
+from rollout_sandbox.confined.memory_kills import MemoryKills
 
 from tests.support.places import Place
 from tests.support.replies import bash

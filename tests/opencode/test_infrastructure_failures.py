@@ -11,10 +11,10 @@ from threading import Event
 from typing import Any
 
 import pytest
-from agent_sandbox.conformance.promises import runs
-from agent_sandbox.verifiers_040 import backend_of
 from opencode_env.cli_agent.interception import role_interception
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
+from rollout_sandbox.conformance.promises import runs
+from rollout_sandbox.verifiers_040 import backend_of
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.runtimes import Runtime
 

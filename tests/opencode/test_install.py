@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from agent_sandbox.conformance.promises import LIST_PROCESSES
 from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_env.opencode.build_cache import CachedBuild
 from opencode_env.opencode.builds import DEFAULT_VERSION
 from opencode_env.opencode.install import install, probe_sandbox
 from opencode_env.scripted_model import Reply
+from rollout_sandbox.conformance.promises import LIST_PROCESSES
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import Runtime, SubprocessConfig, provision_runtime
 

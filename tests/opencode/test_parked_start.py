@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from agent_sandbox.conformance.promises import LIST_PROCESSES
 from opencode_env.cli_agent.interception import role_interception
 from opencode_env.scripted_model import Reply
+from rollout_sandbox.conformance.promises import LIST_PROCESSES
 from verifiers.v1.interception import Interception, InterceptionServerConfig
 
 from tests.support.machine import patience

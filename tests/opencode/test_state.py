@@ -6,9 +6,9 @@ import json
 import tarfile
 
 import pytest
-from agent_sandbox.toolbox.archives import archive_arguments
 from opencode_env.opencode.prompt import Picture, SegmentPrompt
 from opencode_env.opencode.state import CONFIG_DIR, program, segment_files, state_archive
+from rollout_sandbox.toolbox.archives import archive_arguments
 
 
 def unpacked(archive: bytes) -> dict[str, bytes | None]:

@@ -8,8 +8,8 @@ import time
 from functools import partial
 
 import pytest
-from agent_sandbox.conformance.promises import LIST_PROCESSES, runs
 from opencode_env.scripted_model import Reply, ScriptedModel
+from rollout_sandbox.conformance.promises import LIST_PROCESSES, runs
 from verifiers.v1.agent import TimeoutConfig, make_agent
 
 from tests.support.machine import assert_no_longer

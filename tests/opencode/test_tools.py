@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import Bind, LocalSandboxConfig
-from agent_sandbox.conformance.promises import LIST_PROCESSES
 from opencode_env.scripted_model import Reply
+from rollout_sandbox.confined import Bind, LocalSandboxConfig
+from rollout_sandbox.conformance.promises import LIST_PROCESSES
 
 from tests.opencode.tally_tools import ColocatedTallyTask, TallyTask
 from tests.opencode.test_pictures import PIXEL

@@ -160,7 +160,7 @@ async def test_a_rollout_that_is_cut_off_leaves_a_line_in_the_log(
 def test_who_does_not_use_openenv_never_imports_it(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import sys\n"
-        "imported_before = 'agent_sandbox', 'mathverdict', 'opencode_', 'uvicorn'\n"
+        "imported_before = 'rollout_sandbox', 'mathverdict', 'opencode_', 'uvicorn'\n"
         "for name in [name for name in sys.modules if name.startswith(imported_before)]:\n"
         "    del sys.modules[name]\n"
         "import opencode_env, opencode_openenv as here\n"

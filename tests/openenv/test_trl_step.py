@@ -34,7 +34,7 @@ def trl_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([uv, "venv", "-q", "-p", "3.11", str(place)], check=True, timeout=120)
     python = place / "bin" / "python"
     members = (
-        "packages/agent_sandbox",
+        "packages/rollout_sandbox",
         "packages/mathverdict",
         "rubrics",
         "environments/opencode_env",

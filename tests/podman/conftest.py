@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from agent_sandbox.podman import PodmanConfig, PodmanRuntime, left_behind, provision_podman
+from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, left_behind, provision_podman
 from verifiers.v1.runtimes import ProgramResult
 
 from tests.support.lent_containers import LentBackend

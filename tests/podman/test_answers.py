@@ -1,8 +1,8 @@
 """Answer files of a podman container are read from outside, with no program of the container's and as its user."""
 
 import pytest
-from agent_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
-from agent_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded_text
 from verifiers.v1.errors import SandboxError
 
 from tests.support.podman import derived_image

@@ -1,9 +1,9 @@
 """What verifiers after 0.4.0 makes of `type custom` and the path of our backend."""
 
 import pytest
-from agent_sandbox.podman import PodmanConfig
-from agent_sandbox.verifiers_040 import AFTER_0_4_0, backend_of
 from pydantic import TypeAdapter, ValidationError
+from rollout_sandbox.podman import PodmanConfig
+from rollout_sandbox.verifiers_040 import AFTER_0_4_0, backend_of
 from verifiers.v1.runtimes import RuntimeConfig, provision_runtime
 
 pytestmark = [
@@ -11,7 +11,7 @@ pytestmark = [
     pytest.mark.skipif(not AFTER_0_4_0, reason="verifiers 0.4.0 makes runtimes of its own types only"),
 ]
 
-NAMED = {"type": "custom", "import_path": "agent_sandbox.PodmanBackend"}
+NAMED = {"type": "custom", "import_path": "rollout_sandbox.PodmanBackend"}
 
 
 def parsed(**fields: object) -> RuntimeConfig:

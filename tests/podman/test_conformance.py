@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from agent_sandbox.conformance import PROMISES, NotAsked, Promise, Subject
+from rollout_sandbox.conformance import PROMISES, NotAsked, Promise, Subject
 
 pytestmark = pytest.mark.podman
 

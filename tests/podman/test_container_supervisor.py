@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined.supervisor import container_supervisor, processes
-from agent_sandbox.conformance.promises import LIST_PROCESSES, runs
-from agent_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
-from agent_sandbox.podman.commands import Commands
-from agent_sandbox.podman.container import Container, ContainerOptions
+from rollout_sandbox.confined.supervisor import container_supervisor, processes
+from rollout_sandbox.conformance.promises import LIST_PROCESSES, runs
+from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
+from rollout_sandbox.podman.commands import Commands
+from rollout_sandbox.podman.container import Container, ContainerOptions
 from verifiers.v1.errors import SandboxError
 
 from tests.support.child import child

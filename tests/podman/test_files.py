@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from agent_sandbox.podman import PodmanRuntime
+from rollout_sandbox.podman import PodmanRuntime
 from verifiers.v1.errors import SandboxError
 
 from .conftest import sh

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from agent_sandbox.conformance.network import ask, gateways, host_server
-from agent_sandbox.conformance.promises import peer
-from agent_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
+from rollout_sandbox.conformance.network import ask, gateways, host_server
+from rollout_sandbox.conformance.promises import peer
+from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from verifiers.v1.errors import SandboxError
 
 from tests.support.waiting import until

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from agent_sandbox.prime import ownership, provision_prime
+from rollout_sandbox.prime import ownership, provision_prime
 from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import PrimeApi

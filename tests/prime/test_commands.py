@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
-from agent_sandbox.prime import commands, provision_prime
-from agent_sandbox.prime.errors import SandboxEndedError, SandboxGatewayError, SandboxMemoryError
 from opencode_env.cli_agent.process_fence import ProcessFence
+from rollout_sandbox.prime import commands, provision_prime
+from rollout_sandbox.prime.errors import SandboxEndedError, SandboxGatewayError, SandboxMemoryError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
 

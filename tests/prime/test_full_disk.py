@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from agent_sandbox.prime import commands, provision_prime
-from agent_sandbox.prime.errors import SandboxDiskError
-from agent_sandbox.programs import program_argv
 from opencode_env.cli_agent.outcomes import retries_of_outcomes
+from rollout_sandbox.prime import commands, provision_prime
+from rollout_sandbox.prime.errors import SandboxDiskError
+from rollout_sandbox.programs import program_argv
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.runtimes import PrimeConfig
 

@@ -4,8 +4,8 @@ import asyncio
 import time
 
 import pytest
-from agent_sandbox.prime import provision_prime
-from agent_sandbox.prime.errors import SandboxEndedError
+from rollout_sandbox.prime import provision_prime
+from rollout_sandbox.prime.errors import SandboxEndedError
 from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import PrimeApi
@@ -19,7 +19,7 @@ async def test_a_command_that_is_silent_for_longer_than_the_idle_time_goes_on(
     monkeypatch: pytest.MonkeyPatch, api: PrimeApi
 ) -> None:
     minute = 5.0
-    monkeypatch.setattr("agent_sandbox.prime.runtime._MINUTE_S", minute)
+    monkeypatch.setattr("rollout_sandbox.prime.runtime._MINUTE_S", minute)
     async with PrimeApi(minute_s=minute) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
@@ -35,7 +35,7 @@ async def test_a_command_that_is_silent_for_longer_than_the_idle_time_goes_on(
 async def test_what_a_process_left_that_keeps_nothing_alive_ends_itself_and_says_why(
     monkeypatch: pytest.MonkeyPatch, api: PrimeApi
 ) -> None:
-    monkeypatch.setattr("agent_sandbox.prime.runtime._MINUTE_S", 3600.0)
+    monkeypatch.setattr("rollout_sandbox.prime.runtime._MINUTE_S", 3600.0)
     async with PrimeApi(minute_s=0.5) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)

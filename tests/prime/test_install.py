@@ -11,15 +11,15 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from agent_sandbox.prime import provision_prime
-from agent_sandbox.prime.errors import SandboxMemoryError
-from agent_sandbox.toolbox import pieces
 from opencode_env.named_agents.npm import run_npm
 from opencode_env.opencode import OpenCodeHarnessConfig, install_record
 from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
 from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Checksum
 from opencode_env.opencode.install import configured_registry, downloads, install, upload
 from opencode_env.opencode.install_record import InstallRecord, Traffic
+from rollout_sandbox.prime import provision_prime
+from rollout_sandbox.prime.errors import SandboxMemoryError
+from rollout_sandbox.toolbox import pieces
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import PrimeConfig, Runtime
 

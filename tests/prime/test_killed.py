@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.conformance.promises import host_pids_of
-from agent_sandbox.prime.command_line import main
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
+from rollout_sandbox.conformance.promises import host_pids_of
+from rollout_sandbox.prime.command_line import main
 
 from tests.prime.shell_runs import LABEL, shell_run
 from tests.support.prime_api import Fault, Plan, PrimeApi

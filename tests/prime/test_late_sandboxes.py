@@ -4,9 +4,9 @@ import asyncio
 import logging
 
 import pytest
-from agent_sandbox.prime import ownership
-from agent_sandbox.prime.errors import SandboxGatewayError
-from agent_sandbox.prime.runtime import PrimeSandboxBackend
+from rollout_sandbox.prime import ownership
+from rollout_sandbox.prime.errors import SandboxGatewayError
+from rollout_sandbox.prime.runtime import PrimeSandboxBackend
 from verifiers.v1.runtimes import PrimeConfig
 
 from tests.prime.conftest import provision

@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
-from agent_sandbox.prime import PrimeLimits, Turns, provision_prime
-from agent_sandbox.prime import runtime as runtime_module
-from agent_sandbox.prime import turns as turns_module
-from agent_sandbox.prime.errors import SandboxGatewayError
-from agent_sandbox.prime.turns import StartRecord
 from prime_sandboxes.core import client as sdk
+from rollout_sandbox.prime import PrimeLimits, Turns, provision_prime
+from rollout_sandbox.prime import runtime as runtime_module
+from rollout_sandbox.prime import turns as turns_module
+from rollout_sandbox.prime.errors import SandboxGatewayError
+from rollout_sandbox.prime.turns import StartRecord
 from verifiers.v1.runtimes import PrimeConfig, SubprocessConfig, limiters
 
 from tests.support.prime_api import Fault, Plan, PrimeApi

@@ -15,18 +15,18 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from agent_sandbox.prime import command_line as sandboxes
-from agent_sandbox.prime import ownership, provision_prime
-from agent_sandbox.prime.command_line import main
-from agent_sandbox.prime.errors import (
+from prime_sandboxes import BulkDeleteSandboxResponse, CreateSandboxRequest, SandboxClient, SandboxListResponse
+from rollout_sandbox.prime import command_line as sandboxes
+from rollout_sandbox.prime import ownership, provision_prime
+from rollout_sandbox.prime.command_line import main
+from rollout_sandbox.prime.errors import (
     SandboxEndedError,
     SandboxGatewayError,
     SandboxImageError,
     SandboxNotReadyError,
     SandboxQuotaError,
 )
-from agent_sandbox.prime.left_behind import platform
-from prime_sandboxes import BulkDeleteSandboxResponse, CreateSandboxRequest, SandboxClient, SandboxListResponse
+from rollout_sandbox.prime.left_behind import platform
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig
 

@@ -4,12 +4,12 @@ import asyncio
 import logging
 
 import pytest
-from agent_sandbox.prime import PrimeLimits, Turns, commands, ownership, provision_prime
-from agent_sandbox.prime import runtime as runtime_module
-from agent_sandbox.prime.command_line import main
-from agent_sandbox.prime.errors import SandboxAccessError, SandboxGatewayError, SandboxNotReadyError
 from opencode_env.cli_agent.outcomes import retries_of_outcomes
 from prime_sandboxes.core import client as sdk
+from rollout_sandbox.prime import PrimeLimits, Turns, commands, ownership, provision_prime
+from rollout_sandbox.prime import runtime as runtime_module
+from rollout_sandbox.prime.command_line import main
+from rollout_sandbox.prime.errors import SandboxAccessError, SandboxGatewayError, SandboxNotReadyError
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig

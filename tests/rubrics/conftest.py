@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import verifiers.v1 as vf
-from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from opencode_rubrics import AnyTrace, RemoteHybridMathConfig, RemoteHybridMathRubric
+from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 
 from tests.rubrics.math_places import PlaceOf, place_named
 from tests.support.places import podman_box, prime_box

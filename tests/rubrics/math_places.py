@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import RemoteHybridMathRubric
 from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
+from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 
 from tests.support.places import podman_box, prime_box
 from tests.support.podman import derived_image

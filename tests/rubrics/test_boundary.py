@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.files import read_file
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, attach, not_the_agents
 from opencode_env.cli_agent.classification import zero_spoilt
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_rubrics import AnyTrace, Rubric, RubricConfig, RubricGroup, RubricGroupConfig, run_checked
 from opencode_rubrics.rubric import Place
+from rollout_sandbox.toolbox.files import read_file
+from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, attach, not_the_agents
 from verifiers.v1.harnesses.bash import BashHarness, BashHarnessConfig
 
 from tests.rubrics.conftest import CheckedData, trace_of
@@ -186,7 +186,7 @@ async def test_what_this_machine_has_run_out_of_is_an_error_and_no_zero(error: E
 async def test_a_machine_short_of_memory_is_an_error_that_is_not_tried_again(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_sandbox.toolbox.scoring._short_of_memory", lambda: True)
+    monkeypatch.setattr("rollout_sandbox.toolbox.scoring._short_of_memory", lambda: True)
     with pytest.raises(ScoringError, match="this machine could not read"):
         await scored(picky(raises(error)))
 
@@ -361,7 +361,7 @@ def with_boxes(trace: AnyTrace, box: vf.Runtime) -> Scoring:
 
 @pytest.fixture
 async def spare(sandboxes: None) -> AsyncIterator[vf.Runtime]:
-    from agent_sandbox.confined import LocalSandboxConfig, provision_confined
+    from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 
     async with provision_confined(LocalSandboxConfig()) as runtime:
         yield runtime

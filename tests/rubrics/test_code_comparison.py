@@ -9,11 +9,11 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pytest
-from agent_sandbox.programs import program_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opencode_rubrics.code.prelude import PROMISED, with_imports
 from opencode_rubrics.code.problem import CodeTest, same_output, same_result, tagged
+from rollout_sandbox.programs import program_text
 
 
 @pytest.fixture(autouse=True)

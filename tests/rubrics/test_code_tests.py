@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import verifiers.v1 as vf
-from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
-from agent_sandbox.confined.agent_code import ConfinedPrograms
-from agent_sandbox.toolbox.agent_programs import ProgramBatch, ProgramLimits, RunsAgentPrograms
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
 from opencode_env.taskset import OpenCodeTaskData
 from opencode_rubrics import AnyTrace, CodeTest, CodeTests, CodeTestsConfig, CodeTestsRubric, ScoringError
 from opencode_rubrics.code.forms import read_code_tests
+from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from rollout_sandbox.confined.agent_code import ConfinedPrograms
+from rollout_sandbox.toolbox.agent_programs import ProgramBatch, ProgramLimits, RunsAgentPrograms
+from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
 
 from tests.rubrics.conftest import trace_of
 from tests.support.places import podman_box

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from agent_sandbox.file_lock import locked, locked_async, private_directory, try_lock
 from opencode_rubrics.cache import cache_root, make_once, require_cache
+from rollout_sandbox.file_lock import locked, locked_async, private_directory, try_lock
 from verifiers.v1.errors import SandboxError
 
 from tests.support.child import child
@@ -18,7 +18,7 @@ from tests.support.child import child
 HOLDER = """
 import sys, time
 from pathlib import Path
-from agent_sandbox.file_lock import locked
+from rollout_sandbox.file_lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

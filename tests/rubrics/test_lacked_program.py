@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from agent_sandbox.toolbox.command import CommandResult
 from opencode_rubrics.staged_tests import lacked_program
+from rollout_sandbox.toolbox.command import CommandResult
 
 SHELLS = [found for name in ("sh", "bash", "dash", "busybox") if (found := shutil.which(name))]
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, RemoteHybridMathConfig, RemoteHybridMathRubric
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
+from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 
 from tests.mathverdict.corpora import pairs_of
 from tests.rubrics.math_support import pool_of, score

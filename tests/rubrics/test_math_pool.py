@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from agent_sandbox.toolbox.scoring import Scoring
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, ScoringError
 from opencode_rubrics.math import worker_pool
 from opencode_rubrics.math.worker_pool import WorkerPool, shared_pool
+from rollout_sandbox.toolbox.scoring import Scoring
 
 from tests.rubrics.math_support import HANG, pool_of, score, wait_until_gone
 from tests.support.machine import assert_no_longer, patience

@@ -7,8 +7,8 @@ the scorer's streams belong to another, and opening them fails whether the servi
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
+from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
 
 from tests.rubrics.math_places import confined_place
 from tests.rubrics.math_support import score

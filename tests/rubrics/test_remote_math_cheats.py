@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 import verifiers.v1 as vf
-from agent_sandbox.confined import LocalSandboxConfig
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 from opencode_rubrics.math.verdict_programs.in_sandbox import UnusableAnswer, read_answer
 from pydantic import ByteSize
+from rollout_sandbox.confined import LocalSandboxConfig
 
 from tests.rubrics.math_places import Place, PlaceOf, confined_place
 from tests.rubrics.math_support import Scored, score

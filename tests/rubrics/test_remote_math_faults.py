@@ -12,7 +12,6 @@ from zipfile import ZipFile
 import pytest
 import pytest_asyncio
 import verifiers.v1 as vf
-from agent_sandbox.verifiers_040 import backend_of
 from opencode_rubrics import (
     AnyTrace,
     RemoteHybridMathConfig,
@@ -24,6 +23,7 @@ from opencode_rubrics import (
 from opencode_rubrics.math import scorer_bundle
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 from opencode_rubrics.math.verdict_programs.in_sandbox import READY
+from rollout_sandbox.verifiers_040 import backend_of
 
 from tests.rubrics.judge_server import Step, judge_server
 from tests.rubrics.math_places import Place, PlaceOf, confined_place

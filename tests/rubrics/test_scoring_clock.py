@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from agent_sandbox.toolbox.scoring import Scoring, ScoringTimeout
+from rollout_sandbox.toolbox.scoring import Scoring, ScoringTimeout
 
 
 async def _runs(seconds: float, body: Callable[[], Awaitable[object]], scoring: Scoring | None = None) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.own_shell import is_static
 from opencode_rubrics import AnyTrace, ScoringError, VerifyCommandsConfig, VerifyCommandsRubric
+from rollout_sandbox.toolbox.own_shell import is_static
 
 from tests.rubrics.conftest import CheckedData, trace_of
 from tests.support.sizes import size
@@ -116,7 +116,7 @@ async def test_a_flood_at_the_door_is_turned_away_and_fills_no_log(
     confined: vf.Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each connection is one of the evaluation's descriptors."""
-    monkeypatch.setattr("agent_sandbox.confined.agent_code._WAITING", 4)
+    monkeypatch.setattr("rollout_sandbox.confined.agent_code._WAITING", 4)
     await solve(confined, "exec sleep 1000")
     call = "run-agent-code --timeout 900 -- sh solve.sh 2>/dev/null"
     trace = await score(confined, f"for i in $(seq 8); do {call} & done; sleep 2; jobs | wc -l", "true")

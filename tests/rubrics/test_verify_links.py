@@ -1,7 +1,7 @@
 """What agent code and the files that it left find out about the commands that check them, and do to them: nothing."""
 
-import agent_sandbox.toolbox.scoring_home
 import pytest
+import rollout_sandbox.toolbox.scoring_home
 import verifiers.v1 as vf
 
 from tests.rubrics.test_verify_cheats import do, score, shown, solve
@@ -48,7 +48,7 @@ async def test_a_link_is_found_among_very_many(confined: vf.Runtime) -> None:
 async def test_more_odd_links_than_can_be_looked_at_are_a_zero(
     confined: vf.Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_sandbox.toolbox.scoring_home, "_SECONDS", 0.5)
+    monkeypatch.setattr(rollout_sandbox.toolbox.scoring_home, "_SECONDS", 0.5)
     await do(confined, "python3 -c 'import os; [os.symlink(chr(10), f\"l{n}\") for n in range(5_000)]'")
     await do(confined, "ln -s /proc/self/cmdline /tmp/answer")
     trace = await score(confined, "grep -q 4242 /tmp/answer; true")

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
-from agent_sandbox.confined.directory import ROOT
+from rollout_sandbox.confined import Bind, ConfinedRuntime, LocalSandboxConfig, provision_confined
+from rollout_sandbox.confined.directory import ROOT
 from verifiers.v1.runtimes import ProgramResult
 
 PROBES = Path(__file__).parent / "probes"

@@ -1,15 +1,15 @@
 """What verifiers after 0.4.0 makes of `type custom` and the path of the confined sandbox."""
 
 import pytest
-from agent_sandbox.verifiers_040 import AFTER_0_4_0
 from pydantic import TypeAdapter, ValidationError
+from rollout_sandbox.verifiers_040 import AFTER_0_4_0
 from verifiers.v1.runtimes import RuntimeConfig, provision_runtime
 
 pytestmark = pytest.mark.skipif(not AFTER_0_4_0, reason="verifiers 0.4.0 makes runtimes of its own types only")
 
 
 def parsed(**fields: object) -> RuntimeConfig:
-    named = {"type": "custom", "import_path": "agent_sandbox.ConfinedBackend"}
+    named = {"type": "custom", "import_path": "rollout_sandbox.ConfinedBackend"}
     found: RuntimeConfig = TypeAdapter(RuntimeConfig).validate_python({**named, **fields})
     return found
 

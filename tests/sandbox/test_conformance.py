@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
-from agent_sandbox.conformance import PROMISES, Broken, NotAsked, Promise, Subject
-from agent_sandbox.conformance.__main__ import main
-from agent_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from rollout_sandbox.conformance import PROMISES, Broken, NotAsked, Promise, Subject
+from rollout_sandbox.conformance.__main__ import main
+from rollout_sandbox.verifiers_040 import AFTER_0_4_0
 from verifiers.v1.runtimes import Runtime
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
@@ -67,7 +67,7 @@ def test_the_promises_are_listed_without_a_sandbox(capfd: pytest.CaptureFixture[
     ("words", "reason"),
     [
         (["no.such.module.Backend"], "No module named"),
-        (["agent_sandbox.NoSuchBackend"], "no attribute"),
+        (["rollout_sandbox.NoSuchBackend"], "no attribute"),
         (["no-such-type"], "Input tag 'no-such-type'"),
         (["confined", "--option", "no_such=1"], "no_such"),
     ],
@@ -81,5 +81,5 @@ def test_a_runtime_that_cannot_be_started_is_no_broken_promise(
 
 @pytest.mark.skipif(not AFTER_0_4_0, reason="verifiers 0.4.0 makes runtimes of its own types only")
 async def test_a_runtime_is_named_as_in_a_configuration_of_verifiers() -> None:
-    async with Subject("custom", {"import_path": "agent_sandbox.ConfinedBackend"}).box() as box:
+    async with Subject("custom", {"import_path": "rollout_sandbox.ConfinedBackend"}).box() as box:
         assert (await box.run(["id", "-u"], {})).stdout == "1000\n"

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined.control_groups import ControlGroup, Hierarchies, hierarchies, sweep_groups
-from agent_sandbox.confined.memory_kills import MemoryKills, of_group
+from rollout_sandbox.confined.control_groups import ControlGroup, Hierarchies, hierarchies, sweep_groups
+from rollout_sandbox.confined.memory_kills import MemoryKills, of_group
 
 FIRST_VERSION = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755

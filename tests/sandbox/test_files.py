@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime
+from rollout_sandbox.confined import ConfinedRuntime
 from verifiers.v1.errors import SandboxError
 
 from tests.support.machine import assert_no_longer

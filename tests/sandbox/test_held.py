@@ -5,8 +5,8 @@ import dataclasses
 import os
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime, allowance
-from agent_sandbox.confined.control_groups import Hierarchies, host_hierarchies
+from rollout_sandbox.confined import ConfinedRuntime, allowance
+from rollout_sandbox.confined.control_groups import Hierarchies, host_hierarchies
 
 from tests.support.waiting import until
 

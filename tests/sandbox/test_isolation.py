@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import (
+from rollout_sandbox.confined import (
     Bind,
     ConfinedRuntime,
     LocalSandboxConfig,
@@ -14,7 +14,7 @@ from agent_sandbox.confined import (
     provision_confined,
     require_private_workdir,
 )
-from agent_sandbox.confined.directory import ROOT
+from rollout_sandbox.confined.directory import ROOT
 from verifiers.v1.errors import SandboxError, TaskError
 
 from .conftest import confined, probe, sh

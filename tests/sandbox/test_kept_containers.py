@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from agent_sandbox.podman import PodmanConfig, provision_podman
-from agent_sandbox.toolbox.kept_files import KeepsFiles, NotKept, entries_of
+from rollout_sandbox.podman import PodmanConfig, provision_podman
+from rollout_sandbox.toolbox.kept_files import KeepsFiles, NotKept, entries_of
 
 pytestmark = [pytest.mark.podman, pytest.mark.usefixtures("sandboxes")]
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime
-from agent_sandbox.toolbox.kept_files import INDEX, PACKED, NotKept, content, entries_of, require_whole
+from rollout_sandbox.confined import ConfinedRuntime
+from rollout_sandbox.toolbox.kept_files import INDEX, PACKED, NotKept, content, entries_of, require_whole
 from verifiers.v1.errors import SandboxError
 
 from .conftest import confined
@@ -129,7 +129,7 @@ async def test_a_process_whose_first_thread_has_ended_ends_nothing_that_runs(tmp
 
 def test_a_file_that_changed_just_now_is_sent_again_by_the_next_keeping(tmp_path: Path) -> None:
     """It may change once more within the same tick of its time stamps."""
-    source = (files("agent_sandbox.programs") / "list_and_send.py").read_text()
+    source = (files("rollout_sandbox.programs") / "list_and_send.py").read_text()
     program: dict[str, Any] = {"__name__": "list_and_send"}
     exec(source.removesuffix("main()\n"), program)
     (tmp_path / "file").touch()

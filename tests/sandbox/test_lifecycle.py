@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import (
+from opencode_env.conformance.forked import Forked
+from pydantic import ValidationError
+from rollout_sandbox.confined import (
     Bind,
     BubblewrapBackend,
     ConfinedRuntime,
@@ -20,11 +22,9 @@ from agent_sandbox.confined import (
     provision_confined,
     require_bubblewrap,
 )
-from agent_sandbox.confined import directory as directories
-from agent_sandbox.conformance.promises import host_pids_of, unused_seconds
-from agent_sandbox.verifiers_040 import starts_processes
-from opencode_env.conformance.forked import Forked
-from pydantic import ValidationError
+from rollout_sandbox.confined import directory as directories
+from rollout_sandbox.conformance.promises import host_pids_of, unused_seconds
+from rollout_sandbox.verifiers_040 import starts_processes
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
 

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime, allowance
-from agent_sandbox.confined.control_groups import Hierarchies, host_hierarchies
-from agent_sandbox.conformance.promises import host_pids_of, program
+from rollout_sandbox.confined import ConfinedRuntime, allowance
+from rollout_sandbox.confined.control_groups import Hierarchies, host_hierarchies
+from rollout_sandbox.conformance.promises import host_pids_of, program
 from verifiers.v1.runtimes import ProgramResult
 
 from tests.support.waiting import until

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
-from agent_sandbox.confined.process import LIMIT_BYTES
-from agent_sandbox.conformance.promises import host_pids_of
 from opencode_env.cli_agent.local_runtime import provision_local
+from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
+from rollout_sandbox.confined.process import LIMIT_BYTES
+from rollout_sandbox.conformance.promises import host_pids_of
 from verifiers.v1.errors import SandboxError
 
 from tests.support.machine import assert_no_longer

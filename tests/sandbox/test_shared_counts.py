@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime
-from agent_sandbox.confined.control_groups import host_hierarchies
+from rollout_sandbox.confined import ConfinedRuntime
+from rollout_sandbox.confined.control_groups import host_hierarchies
 
 from tests.support.waiting import until
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.confined import Bind, ConfinedRuntime
-from agent_sandbox.conformance.promises import host_pids_of
 from opencode_env.cli_agent.interception import role_interception
+from rollout_sandbox.confined import Bind, ConfinedRuntime
+from rollout_sandbox.conformance.promises import host_pids_of
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.session import RolloutSession
@@ -94,7 +94,7 @@ async def test_what_a_tool_server_is_made_to_do_reaches_the_work_and_no_reward()
 
 
 async def test_a_tool_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_sandbox.confined.runtime._PORT_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("rollout_sandbox.confined.runtime._PORT_TIMEOUT_S", 3.0)
     async with confined(python_env=True) as box:
         with pytest.raises(vf.SandboxError, match=r"did not say its port: (?s:.*)No module named"):
             await serve(box)

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import ConfinedRuntime, sandbox, uv_scripts
+from rollout_sandbox.confined import ConfinedRuntime, sandbox, uv_scripts
 from verifiers.v1.errors import SandboxError
 
 from .conftest import confined, sh

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.confined import Bind, ConfinedRuntime
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
+from rollout_sandbox.confined import Bind, ConfinedRuntime
 
 from tests.support.replies import call
 

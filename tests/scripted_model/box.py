@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
-from agent_sandbox.confined import LocalSandboxConfig, provision_confined
 from mathverdict.verdict import Source, verify_text
 from opencode_env.samples import Sample
 from opencode_env.scripted_model import Reply, ToolCall
 from opencode_rubrics import AnyTrace, VerifyCommandsConfig, VerifyCommandsRubric
+from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 
 from tests.rubrics.conftest import CheckedData, trace_of
 

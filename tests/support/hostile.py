@@ -19,11 +19,6 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from agent_sandbox import surrogates
-from agent_sandbox.podman.kept import _read_changes
-from agent_sandbox.prime.errors import kind_of
-from agent_sandbox.toolbox import kept_files
-from agent_sandbox.toolbox.command import TAIL_CHARS, CommandResult
 from opencode_env.cli_agent.interception.chat_answers import stream_parser
 from opencode_env.cli_agent.interception.masking import Masking
 from opencode_env.cli_agent.interception.steps import answer as answers
@@ -62,6 +57,11 @@ from opencode_search import text_of
 from opencode_search.endpoint import _listed
 from opencode_simulation.plain_json import given_arguments, observation_json
 from prime_sandboxes import APIError
+from rollout_sandbox import surrogates
+from rollout_sandbox.podman.kept import _read_changes
+from rollout_sandbox.prime.errors import kind_of
+from rollout_sandbox.toolbox import kept_files
+from rollout_sandbox.toolbox.command import TAIL_CHARS, CommandResult
 from verifiers.v1.types import AssistantMessage, ToolCall
 
 from tests.gateway.calls import call_of, session

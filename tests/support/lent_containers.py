@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from agent_sandbox.podman import PodmanBackend
-from agent_sandbox.podman.container import Container, ContainerOptions
+from rollout_sandbox.podman import PodmanBackend
+from rollout_sandbox.podman.container import Container, ContainerOptions
 
 from tests.support.processes import alive
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 import verifiers.v1 as vf
-from agent_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
-from agent_sandbox.podman import PodmanConfig, PodmanRuntime
-from agent_sandbox.prime import provision_prime
-from agent_sandbox.provisioning import provisioned
 from opencode_env.opencode import OpenCodeHarness
+from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from rollout_sandbox.podman import PodmanConfig, PodmanRuntime
+from rollout_sandbox.prime import provision_prime
+from rollout_sandbox.provisioning import provisioned
 from verifiers.v1.interception import Interception, InterceptionServer, InterceptionServerConfig
 from verifiers.v1.interception.tunnel import CustomTunnelConfig
 from verifiers.v1.runtimes import PrimeConfig, Runtime, RuntimeConfig, SubprocessConfig

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.podman import PodmanConfig
 from opencode_rubrics.swe.installation import parted
 from opencode_swe import convert
+from rollout_sandbox.podman import PodmanConfig
 
 from tests.support.podman import SUITES_IMAGE, base_image
 from tests.support.rows import write_rows

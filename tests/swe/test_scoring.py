@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.toolbox.bounded_file import read_bounded
-from agent_sandbox.toolbox.command import CommandResult
-from agent_sandbox.toolbox.scoring import Scoring, ScoringTimeout, attach
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_rubrics import ScoringError, SweTestsConfig
 from opencode_rubrics.swe import grading, suite
@@ -21,6 +18,9 @@ from opencode_rubrics.swe.grading import Change, grade
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.reader import Reader
 from opencode_rubrics.swe.suite import SuiteRun, run_suite
+from rollout_sandbox.toolbox.bounded_file import read_bounded
+from rollout_sandbox.toolbox.command import CommandResult
+from rollout_sandbox.toolbox.scoring import Scoring, ScoringTimeout, attach
 from verifiers.v1.agent import TimeoutConfig
 
 from tests.support.rows import write_rows

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.confined import LocalSandboxConfig, provision_confined
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.taskset import OpenCodeTask
 from opencode_rubrics import AnyTrace, workdir_of
+from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
+from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
 
 from tests.rubrics.conftest import trace_of
 from tests.support.places import podman_box

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent_sandbox.confined import LocalSandboxConfig
-from agent_sandbox.podman import PodmanConfig
 from opencode_env.cli_agent.containers import build_task_image
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_rubrics import ScoringError, TaskTestsConfig
+from rollout_sandbox.confined import LocalSandboxConfig
+from rollout_sandbox.podman import PodmanConfig
 from verifiers.v1.errors import TaskError
 
 from tests.rubrics.conftest import trace_of

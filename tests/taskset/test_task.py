@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.conformance.promises import runs
-from agent_sandbox.verifiers_040 import backend_of
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskData, OpenCodeTasksetConfig
 from opencode_rubrics import AnswerConfig, AnyTrace, VerifyCommandsConfig
 from pydantic import ValidationError
 from pydantic_config import BaseConfig, cli
+from rollout_sandbox.conformance.promises import runs
+from rollout_sandbox.verifiers_040 import backend_of
 
 from tests.rubrics.conftest import confined, trace_of
 from tests.support.machine import assert_no_longer

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.podman import PodmanConfig
 from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, episode, session_log, terminals
 from opencode_openenv.tbench2.models import ActionType, Tbench2Observation
 from opencode_openenv.tbench2.place import Place
@@ -19,6 +18,7 @@ from opencode_openenv.tbench2.session_log import SessionLog
 from opencode_openenv.tbench2.settings import VARIABLES
 from opencode_openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
+from rollout_sandbox.podman import PodmanConfig
 from verifiers.v1.errors import TaskError
 from verifiers.v1.runtimes import DockerConfig
 

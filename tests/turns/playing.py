@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.toolbox.kept_files import content, entries_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import ChatRequest, Policy, RecordedRequest, Reply, ScriptedModel
 from opencode_runs.turns.kept import FILES, KeptTurn, TurnRow
+from rollout_sandbox.toolbox.kept_files import content, entries_of
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import ClientConfig, EvalClientConfig, ModelContext
 from verifiers.v1.episode import Episode

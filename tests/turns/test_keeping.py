@@ -12,11 +12,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from agent_sandbox.confined import LocalSandboxConfig
-from agent_sandbox.confined.runtime import ConfinedRuntime, provision_confined
-from agent_sandbox.file_lock import try_lock
-from agent_sandbox.toolbox.kept_files import FILE_BYTES, INDEX, ChildrenRun, KeptFiles, NotKept
-from agent_sandbox.toolbox.scoring import attach
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.interception.steps.turn import keep_turn
@@ -37,6 +32,11 @@ from opencode_env.user_simulation import conversation
 from opencode_env.user_simulation.conversation import SimulatedUsers
 from opencode_runs.turns.kept import ENDED, FILES, LOCK, TRACE, RolloutFacts, TurnRow, kept_turns
 from pydantic import ValidationError
+from rollout_sandbox.confined import LocalSandboxConfig
+from rollout_sandbox.confined.runtime import ConfinedRuntime, provision_confined
+from rollout_sandbox.file_lock import try_lock
+from rollout_sandbox.toolbox.kept_files import FILE_BYTES, INDEX, ChildrenRun, KeptFiles, NotKept
+from rollout_sandbox.toolbox.scoring import attach
 from verifiers.v1 import AgentConfig, SamplingConfig
 from verifiers.v1.errors import EnvError, HarnessError, TaskError
 from verifiers.v1.runtimes import DockerConfig, PrimeConfig, SubprocessConfig

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from opencode_env.cli_agent import progress
 from opencode_env.cli_agent.classification import require_scorable
 from opencode_env.cli_agent.guard import GuardedSession
@@ -19,6 +18,7 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import Continued
 from opencode_env.cli_agent.turns.keeping import RolloutTurns
+from rollout_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from verifiers.v1.errors import ProviderError, RolloutError, SandboxError
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.harness import HarnessSession

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.podman import PodmanConfig
 from opencode_env.cli_agent.turns import keeping
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from opencode_runs.turns.kept import ENDED, TurnRow, kept_turns
+from rollout_sandbox.podman import PodmanConfig
 
 from tests.support.replies import bash
 from tests.support.rows import write_rows

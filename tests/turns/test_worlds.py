@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_sandbox.podman import PodmanConfig
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from opencode_runs.turns.kept import TRACE, kept_turns
@@ -16,6 +15,7 @@ from opencode_simulation.alone import WorldAlone
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import WorldError
 from opencode_simulation.ledger import LEDGER_KEY
+from rollout_sandbox.podman import PodmanConfig
 from verifiers.v1.serve.delta import pack, unpack
 
 from tests.support.podman import SUITES_IMAGE, base_image

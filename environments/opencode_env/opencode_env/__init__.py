@@ -6,7 +6,7 @@ verifiers, which takes seconds to import.
 
 from typing import TYPE_CHECKING
 
-from agent_sandbox.lazy_names import lazy_names
+from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_env.cli_agent.outcomes import AgentError as AgentError
@@ -18,7 +18,7 @@ __all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
 
 _MODULES = {
     "AgentError": "opencode_env.cli_agent.outcomes",
-    "PodmanBackend": "agent_sandbox.podman",
+    "PodmanBackend": "rollout_sandbox.podman",
     "OpenCodeEnv": "opencode_env.opencode.env",
     "OpenCodeHarness": "opencode_env.opencode",
     "OpenCodeTaskset": "opencode_env.taskset",

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from agent_sandbox.confined import require_bubblewrap
 from opencode_runs.command import say
+from rollout_sandbox.confined import require_bubblewrap
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.trace import WireTrace
 from verifiers.v1.utils.trace_store import read_episodes

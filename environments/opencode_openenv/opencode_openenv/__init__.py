@@ -5,7 +5,7 @@ The classes are imported on first use: the server's, which take seconds, are the
 
 from typing import TYPE_CHECKING
 
-from agent_sandbox.lazy_names import lazy_names
+from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_openenv.client import OpenCodeEnv

@@ -5,9 +5,9 @@ import os
 import re
 from pathlib import Path
 
-from agent_sandbox.confined import LocalSandboxConfig
 from pydantic import Field, FiniteFloat
 from pydantic_config import BaseConfig
+from rollout_sandbox.confined import LocalSandboxConfig
 from verifiers.v1.runtimes import RuntimeConfig, SubprocessConfig, runtime_is_local
 
 TOKEN_VARIABLE = "OPENCODE_OPENENV_TOKEN"

@@ -2,11 +2,11 @@
 
 from typing import Any, Literal, Self
 
-from agent_sandbox.confined import LocalSandboxConfig
 from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.taskset.config import OpenCodeTasksetConfig
 from pydantic import Field, FiniteFloat, SerializeAsAny, model_validator
+from rollout_sandbox.confined import LocalSandboxConfig
 from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.runtimes import RuntimeConfig, SubprocessConfig
 from verifiers.v1.utils.loaders import env_config_type

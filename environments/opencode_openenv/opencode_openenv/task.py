@@ -16,9 +16,6 @@ import math
 from typing import Any, Literal
 
 import verifiers.v1 as vf
-from agent_sandbox.programs import program_argv
-from agent_sandbox.toolbox.checked_run import run_for
-from agent_sandbox.toolbox.scoring_home import VERIFIER_DIRECTORY, ScoringHome
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.taskset.task import OpenCodeTask
@@ -34,6 +31,9 @@ from opencode_rubrics import (
 )
 from opencode_rubrics.reward_file import read_reward_file
 from opencode_rubrics.verify_commands import VerifyPlan, explained
+from rollout_sandbox.programs import program_argv
+from rollout_sandbox.toolbox.checked_run import run_for
+from rollout_sandbox.toolbox.scoring_home import VERIFIER_DIRECTORY, ScoringHome
 
 from opencode_openenv.spec import RolloutSpec
 

@@ -6,7 +6,7 @@ The agent calls language models from inside its work; its own calls and the sub-
 
 from typing import TYPE_CHECKING
 
-from agent_sandbox.lazy_names import lazy_names
+from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_rlm.env import OpenCodeRLMEnv

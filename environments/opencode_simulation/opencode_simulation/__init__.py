@@ -5,7 +5,7 @@ The names are imported on first use: a world's own module then starts without ve
 
 from typing import TYPE_CHECKING
 
-from agent_sandbox.lazy_names import lazy_names
+from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_env.opencode.env import OpenCodeEnv

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from agent_sandbox.at_exit import remove_at_exit
 from pydantic import BaseModel
+from rollout_sandbox.at_exit import remove_at_exit
 
 from opencode_simulation import wire
 from opencode_simulation.episode import EpisodeSpec

@@ -10,11 +10,11 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.scoring import not_the_agents
 from opencode_env.user_simulation.sides import MAX_USER_TURNS, USER_STOP
 from opencode_rubrics import AnyTrace, Rubric, cleanup, live_rubric
 from opencode_runs.turns.kept import TurnRow
 from pydantic import Field, JsonValue
+from rollout_sandbox.toolbox.scoring import not_the_agents
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 

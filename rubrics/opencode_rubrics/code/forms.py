@@ -23,8 +23,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agent_sandbox.surrogates import has_lone_surrogate
 from pydantic import ValidationError
+from rollout_sandbox.surrogates import has_lone_surrogate
 
 from opencode_rubrics.code.problem import CodeTest, CodeTests, literal, tagged
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_sandbox.toolbox.scoring import ScoringError
+from rollout_sandbox.toolbox.scoring import ScoringError
 
 
 @dataclass(frozen=True)

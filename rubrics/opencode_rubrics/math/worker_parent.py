@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from agent_sandbox.toolbox.scoring import ScoringError
+from rollout_sandbox.toolbox.scoring import ScoringError
 
 from opencode_rubrics.math.verdict_programs.on_host import LENGTH
 

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from agent_sandbox.toolbox.scoring import Scoring, ScoringError, exempt, not_the_agents
 from mathverdict.bounded import BROKE_DOWN, DEADLINE_SIGNAL
 from mathverdict.verdict import Source
+from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, exempt, not_the_agents
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.math.rules_result import RulesResult, rules_result

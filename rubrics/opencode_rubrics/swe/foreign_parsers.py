@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from agent_sandbox.toolbox.scoring import ScoringError
 from pydantic import JsonValue
+from rollout_sandbox.toolbox.scoring import ScoringError
 
 PACKAGES = {"swebench": "swebench", "swesmith": "swesmith", "multi-swe": "multi_swe_bench"}
 """Importable name by the family that stands before the colon of a parser's name."""

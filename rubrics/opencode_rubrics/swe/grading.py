@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.bounded_file import read_bounded
-from agent_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
-from agent_sandbox.toolbox.command import CommandResult
-from agent_sandbox.toolbox.files import upload_bundle
-from agent_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
+from rollout_sandbox.toolbox.bounded_file import read_bounded
+from rollout_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
+from rollout_sandbox.toolbox.command import CommandResult
+from rollout_sandbox.toolbox.files import upload_bundle
+from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
 
 from opencode_rubrics.swe.installation import Installed, install
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch

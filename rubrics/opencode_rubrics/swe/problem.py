@@ -12,9 +12,9 @@ import shlex
 from typing import Self, cast
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.archives import unpack_archive
-from agent_sandbox.toolbox.checked_run import run_checked
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from rollout_sandbox.toolbox.archives import unpack_archive
+from rollout_sandbox.toolbox.checked_run import run_checked
 
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import RowPaths

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.toolbox.scoring import ScoringError
+from rollout_sandbox.toolbox.scoring import ScoringError
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.swe.reading import CPU_SECONDS, MEMORY_BYTES, pack

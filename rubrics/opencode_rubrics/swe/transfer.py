@@ -9,8 +9,8 @@ from collections.abc import Collection
 from typing import NoReturn
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
-from agent_sandbox.toolbox.checked_run import require_alive, run_for
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
+from rollout_sandbox.toolbox.checked_run import require_alive, run_for
 
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.tree import (

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.verifiers_040 import run_program
 from opencode_env.cli_agent.outcome_rule import Patience
+from rollout_sandbox.verifiers_040 import run_program
 
 __all__ = ["BrokenAgentHarness"]
 

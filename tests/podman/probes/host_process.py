@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 
-from agent_sandbox.podman import PodmanBackend, PodmanConfig, PodmanRuntime, provision_podman
+from rollout_sandbox.podman import PodmanBackend, PodmanConfig, PodmanRuntime, provision_podman
 from verifiers.v1.runtimes.base import register
 
 

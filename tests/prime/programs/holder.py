@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agent_sandbox.prime import provision_prime
+from rollout_sandbox.prime import provision_prime
 from verifiers.v1.runtimes import PrimeConfig
 
 

@@ -5,7 +5,7 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 
-from agent_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
 
 
 async def busy(runtime: ConfinedRuntime, marker: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from agent_sandbox.confined import LocalSandboxConfig, provision_confined
+from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 
 
 async def main() -> None:

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from agent_sandbox.podman import PodmanConfig
 from opencode_env.scripted_model import Reply, Script, ScriptPolicy
 from opencode_env.tool_backends.feature import BackendTools
+from rollout_sandbox.podman import PodmanConfig
 
 from tests.simulation.backends.surroundings import (
     TOKEN,

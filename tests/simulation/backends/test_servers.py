@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from agent_sandbox.podman import left_behind
 from opencode_env.tool_backends import remote as elsewhere
 from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
 from opencode_env.tool_backends.instance import Instance, check_start, starting
@@ -19,6 +18,7 @@ from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.reading import read_backends
 from opencode_env.tool_backends.remote import Leftovers
 from opencode_simulation.hub import hub
+from rollout_sandbox.podman import left_behind
 
 from tests.simulation.backends.surroundings import (
     TOKEN,

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.verifiers_040 import run_program
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.seats import local_seat
 from opencode_rubrics import cleanup
+from rollout_sandbox.verifiers_040 import run_program
 
 __all__ = ["ShellAgentEnv", "ShellAgentHarness"]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from agent_sandbox.confined import Bind
 from opencode_env.opencode.build_cache import ensure_build, host_platform
 from opencode_env.opencode.builds import DEFAULT_VERSION
+from rollout_sandbox.confined import Bind
 
 OPENCODE_IMAGE = "ghcr.io/tests/opencode:prepared"
 

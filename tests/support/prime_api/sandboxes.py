@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agent_sandbox.confined import Bind, BubblewrapBackend, ConfinedRuntime, LocalSandboxConfig
+from rollout_sandbox.confined import Bind, BubblewrapBackend, ConfinedRuntime, LocalSandboxConfig
 
 from tests.support.prime_api.box import Box
 from tests.support.prime_api.sessions import Sessions

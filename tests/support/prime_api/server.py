@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 import uvicorn
-from agent_sandbox.confined import Bind
+from rollout_sandbox.confined import Bind
 
 from tests.support.prime_api import control, gateway
 from tests.support.prime_api.faults import Fault, Traffic

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from agent_sandbox.confined import Bind
-from agent_sandbox.toolbox.scoring import attach
 from opencode_rubrics import AnyTrace, workdir_of
+from rollout_sandbox.confined import Bind
+from rollout_sandbox.toolbox.scoring import attach
 from verifiers.v1.agent import Agent
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.rollout import resolve_agent_runtime

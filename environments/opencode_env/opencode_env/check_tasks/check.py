@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.command import CommandResult
-from agent_sandbox.toolbox.scoring import ScoringTimeout
 from opencode_rubrics import AnyTrace, JudgeError
 from opencode_rubrics.verify_commands import commands_without_program
+from rollout_sandbox.toolbox.command import CommandResult
+from rollout_sandbox.toolbox.scoring import ScoringTimeout
 
 from opencode_env.check_tasks.box import Box, CheckEnv
 from opencode_env.check_tasks.leaks import Secret, change_of, found_in, holds, says_answer, secret_of

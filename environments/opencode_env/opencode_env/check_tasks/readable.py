@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.programs import program_argv
-from agent_sandbox.toolbox.checked_run import run_for
-from agent_sandbox.toolbox.processes import TrustedSystem
+from rollout_sandbox.programs import program_argv
+from rollout_sandbox.toolbox.checked_run import run_for
+from rollout_sandbox.toolbox.processes import TrustedSystem
 
 from opencode_env.check_tasks.leaks import NAMES
 

@@ -12,15 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import verifiers.v1 as vf
-from agent_sandbox.programs import program_text
-from agent_sandbox.toolbox.bounded_file import FileState, read_bounded
-from agent_sandbox.toolbox.checked_run import run_checked
 from opencode_rubrics.swe.grading import gold_run, stage_tests
 from opencode_rubrics.swe.parsers import PARSERS, decided
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.programs import text_of
 from opencode_rubrics.swe.transfer import list_tree, take_files
 from opencode_rubrics.swe.tree import MAX_CHANGE, File
+from rollout_sandbox.programs import program_text
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
+from rollout_sandbox.toolbox.checked_run import run_checked
 
 from opencode_env.check_tasks.box import Box, CheckEnv
 from opencode_env.taskset import OpenCodeTask

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Protocol, runtime_checkable
 
-from agent_sandbox.prime.errors import SandboxEndedError
-from agent_sandbox.toolbox.checked_run import require_alive
 from opencode_rubrics.rubric import UNREADABLE, pay_nothing
+from rollout_sandbox.prime.errors import SandboxEndedError
+from rollout_sandbox.toolbox.checked_run import require_alive
 from verifiers.v1.episode import Episode
 from verifiers.v1.errors import (
     HarnessError,

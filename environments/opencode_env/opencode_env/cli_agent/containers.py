@@ -18,10 +18,10 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from agent_sandbox.file_lock import locked_async, private_directory
-from agent_sandbox.podman import is_ours, provision_podman
-from agent_sandbox.prime import lifetime_minutes, provision_prime
 from opencode_rubrics.cache import cache_root
+from rollout_sandbox.file_lock import locked_async, private_directory
+from rollout_sandbox.podman import is_ours, provision_podman
+from rollout_sandbox.prime import lifetime_minutes, provision_prime
 from verifiers.v1.agent import Agent
 from verifiers.v1.errors import SandboxError, TaskError
 from verifiers.v1.runtimes import PrimeConfig, Runtime, RuntimeConfig

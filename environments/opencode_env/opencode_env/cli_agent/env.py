@@ -15,14 +15,14 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, ClassVar, Generic
 
-from agent_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
-from agent_sandbox.prime import PrimeLimits, Turns
-from agent_sandbox.surrogates import replace_surrogates
-from agent_sandbox.toolbox.scoring import BoxOrder, attach
-from agent_sandbox.verifiers_040 import GONE_RUNTIMES, asked_network
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
 from opencode_rubrics.cache import cache_root, require_cache
 from pydantic import Field, field_validator, model_validator
+from rollout_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
+from rollout_sandbox.prime import PrimeLimits, Turns
+from rollout_sandbox.surrogates import replace_surrogates
+from rollout_sandbox.toolbox.scoring import BoxOrder, attach
+from rollout_sandbox.verifiers_040 import GONE_RUNTIMES, asked_network
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
 from verifiers.v1.clients import ModelContext
@@ -353,7 +353,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     async def _spare_box(
         self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout, order: BoxOrder
     ) -> AsyncIterator[Runtime]:
-        """A second sandbox for scoring (see `agent_sandbox.toolbox.scoring`), with the task's own setup behind it."""
+        """A second sandbox for scoring (see `rollout_sandbox.toolbox.scoring`), with the task's own setup behind it."""
         ordered = ordered_task(task, order)
         async with self._provision(ordered, copy.copy(agent), rollout) as box:
             attach(rollout, box)

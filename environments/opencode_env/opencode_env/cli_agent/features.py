@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from agent_sandbox.toolbox.scoring import BoxOrder
+from rollout_sandbox.toolbox.scoring import BoxOrder
 from verifiers.v1.agent import Agents
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task

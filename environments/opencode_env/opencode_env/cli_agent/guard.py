@@ -16,9 +16,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Generic
 
-from agent_sandbox.toolbox.scoring import ScoringTimeout
 from opencode_rubrics import Rubric, require_alive
 from opencode_rubrics.rubric import Neutral, read_as_data
+from rollout_sandbox.toolbox.scoring import ScoringTimeout
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.harness import HarnessConfig

@@ -12,9 +12,9 @@ import os
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from agent_sandbox.programs import program_argv, program_text
-from agent_sandbox.toolbox.processes import EndsAgentProcesses, agent_can_cause
 from opencode_rubrics import run_checked
+from rollout_sandbox.programs import program_argv, program_text
+from rollout_sandbox.toolbox.processes import EndsAgentProcesses, agent_can_cause
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
 

@@ -2,7 +2,7 @@
 
 The environment makes it, hands it on, and ends it once. Where verifiers calls our code with a trace and nothing else (a
 server that registers a session, a harness, a task), `rollout_of` finds it by that trace; it is attached in one place,
-`agent_sandbox.toolbox.scoring`, which scoring shares. A rollout of another environment has a state too, which nobody
+`rollout_sandbox.toolbox.scoring`, which scoring shares. A rollout of another environment has a state too, which nobody
 ends: it goes with its trace.
 
 Invariant: what belongs to a rollout and not to a single call is here; nothing is kept by the id of a trace or in a
@@ -12,8 +12,8 @@ context variable.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from agent_sandbox.prime.turns import StartRecord
-from agent_sandbox.toolbox.scoring import Scoring, attach, attached
+from rollout_sandbox.prime.turns import StartRecord
+from rollout_sandbox.toolbox.scoring import Scoring, attach, attached
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.harness import HarnessSession
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.conformance.promises import until
+from rollout_sandbox.conformance.promises import until
 
 from opencode_env.conformance.dialect import Dialect
 from opencode_env.conformance.rows import (

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.confined import Bind
-from agent_sandbox.programs import program_text
 from opencode_rubrics.cache import cache_root, make_once
+from rollout_sandbox.confined import Bind
+from rollout_sandbox.programs import program_text
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.harness import Harness
 from verifiers.v1.harnesses import ClaudeCodeHarness, CodexHarness, KimiCodeHarness, PiHarness, node

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from agent_sandbox.verifiers_040 import OPENCODE_HARNESSES
 from pydantic import model_validator
+from rollout_sandbox.verifiers_040 import OPENCODE_HARNESSES
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
 

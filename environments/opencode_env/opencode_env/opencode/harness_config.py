@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from pydantic import Field, FiniteFloat, PositiveInt, field_validator
+from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
 from opencode_env.cli_agent.interception.request_rules import CHAT, MESSAGES, RESPONSES, EchoRules, ModelRequests

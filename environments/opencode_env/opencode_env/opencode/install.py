@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from agent_sandbox.toolbox.pieces import send_in_pieces
-from agent_sandbox.verifiers_040 import is_this_machine
 from opencode_rubrics import run_checked
+from rollout_sandbox.toolbox.pieces import send_in_pieces
+from rollout_sandbox.verifiers_040 import is_this_machine
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
 

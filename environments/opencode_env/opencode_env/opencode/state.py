@@ -13,9 +13,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
-from agent_sandbox.programs import program_text
-from agent_sandbox.toolbox.archives import archive_arguments
 from opencode_rubrics import run_checked
+from rollout_sandbox.programs import program_text
+from rollout_sandbox.toolbox.archives import archive_arguments
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import ProgramResult, Runtime
 

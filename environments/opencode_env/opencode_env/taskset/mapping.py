@@ -17,11 +17,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.surrogates import whole_text
-from agent_sandbox.toolbox.agent_programs import COMMAND
 from opencode_rubrics.any_rubric import OWN_RUBRICS
 from opencode_rubrics.code.forms import test_columns
 from pydantic import JsonValue, ValidationError
+from rollout_sandbox.surrogates import whole_text
+from rollout_sandbox.toolbox.agent_programs import COMMAND
 
 from opencode_env.taskset.columns import IDENTITY_FIELDS, named_columns
 from opencode_env.taskset.config import OpenCodeTasksetConfig

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from agent_sandbox.surrogates import has_lone_surrogate
+from rollout_sandbox.surrogates import has_lone_surrogate
 
 from opencode_env.taskset.errors import DatasetError
 

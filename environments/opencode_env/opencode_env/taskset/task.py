@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.archives import unpack_into
-from agent_sandbox.toolbox.workdir import makes_workdir
 from opencode_rubrics import (
     AnswerConfig,
     AnyTrace,
@@ -27,6 +25,8 @@ from opencode_rubrics import (
 )
 from opencode_rubrics.staged_tests import require_box
 from opencode_rubrics.swe.problem import hide_future, place_work
+from rollout_sandbox.toolbox.archives import unpack_into
+from rollout_sandbox.toolbox.workdir import makes_workdir
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 

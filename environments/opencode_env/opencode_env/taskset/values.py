@@ -11,10 +11,10 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import verifiers.v1 as vf
-from agent_sandbox.surrogates import whole_text
 from opencode_rubrics import AnyRubricConfig, CodeTests, RubricConfig, SweProblem
 from opencode_rubrics.code.forms import read_code_tests
 from pydantic import JsonValue, TypeAdapter, ValidationError
+from rollout_sandbox.surrogates import whole_text
 
 from opencode_env.taskset.row import Row, given_fields
 

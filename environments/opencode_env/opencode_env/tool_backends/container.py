@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_sandbox.podman import engine, left_behind
+from rollout_sandbox.podman import engine, left_behind
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 

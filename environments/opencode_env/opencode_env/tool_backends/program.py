@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from agent_sandbox.at_exit import remove_at_exit
-from agent_sandbox.confined import require_bubblewrap
-from agent_sandbox.confined.bubblewrap import system_arguments
+from rollout_sandbox.at_exit import remove_at_exit
+from rollout_sandbox.confined import require_bubblewrap
+from rollout_sandbox.confined.bubblewrap import system_arguments
 from verifiers.v1.errors import ToolsetError
 
 from opencode_env.tool_backends.authentication import expanded, without_secrets

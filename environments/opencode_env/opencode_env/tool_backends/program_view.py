@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from agent_sandbox.confined.interpreter import interpreter_roots
+from rollout_sandbox.confined.interpreter import interpreter_roots
 
 _SETTINGS = (
     "alternatives",

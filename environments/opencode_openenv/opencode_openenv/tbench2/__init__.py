@@ -5,7 +5,7 @@ The classes are imported on first use.
 
 from typing import TYPE_CHECKING
 
-from agent_sandbox.lazy_names import lazy_names
+from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_openenv.tbench2.client import Tbench2Env

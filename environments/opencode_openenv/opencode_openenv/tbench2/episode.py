@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import verifiers.v1 as vf
-from agent_sandbox.toolbox.scoring import Scoring, attach
 from opencode_env.cli_agent.features import ordered_task
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.taskset import OpenCodeTask
 from opencode_rubrics import AnyTrace
+from rollout_sandbox.toolbox.scoring import Scoring, attach
 from verifiers.v1.rollout import resolve_agent_runtime
 
 from opencode_openenv.tbench2.place import Place, workdir_of_task

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_sandbox.confined import LocalSandboxConfig, require_private_workdir
-from agent_sandbox.podman import is_ours, provision_podman
-from agent_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from agent_sandbox.verifiers_040 import asked_network
 from opencode_env.cli_agent.containers import build_task_image
 from opencode_env.cli_agent.local_runtime import provision_local
+from rollout_sandbox.confined import LocalSandboxConfig, require_private_workdir
+from rollout_sandbox.podman import is_ours, provision_podman
+from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
+from rollout_sandbox.verifiers_040 import asked_network
 from verifiers.v1.errors import TaskError
 from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig, provision_runtime
 from verifiers.v1.task import Task

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_sandbox.podman import PodmanConfig
 from opencode_rubrics.cache import cache_root
 from pydantic import Field
+from rollout_sandbox.podman import PodmanConfig
 from verifiers.v1.runtimes import DockerConfig, RuntimeConfig, SubprocessConfig
 
 from opencode_openenv.listening import ListenConfig

@@ -17,12 +17,12 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from agent_sandbox.file_lock import locked
 from opencode_env.taskset import OpenCodeTask, OpenCodeTasksetConfig
 from opencode_env.taskset.errors import nearest_name
 from opencode_env.taskset.folders.declaration import CONFIG_FILE
 from opencode_env.taskset.folders.reading import read_folder, task_directories
 from opencode_env.taskset.mapping import RowMapper
+from rollout_sandbox.file_lock import locked
 
 from opencode_openenv.tbench2.settings import Settings
 

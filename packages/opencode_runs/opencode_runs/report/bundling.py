@@ -53,7 +53,7 @@ def _texts(trace_file: Path) -> Iterator[tuple[str, str]]:
 def _versions() -> dict[str, str | None]:
     """Of this machine, not of the one that played, where those differ."""
     found: dict[str, str | None] = {"python": platform.python_version(), "system": platform.platform()}
-    ours = {one.name for one in distributions() if one.name.startswith(("opencode-", "agent-sandbox", "mathverdict"))}
+    ours = {one.name for one in distributions() if one.name.startswith(("opencode-", "rollout-sandbox", "mathverdict"))}
     for name in (*sorted(ours), *_PACKAGES):
         try:
             found[name] = version(name)

@@ -1,6 +1,6 @@
-"""Programs of `swe-tests` that run inside a sandbox, as `agent_sandbox.programs` starts them."""
+"""Programs of `swe-tests` that run inside a sandbox, as `rollout_sandbox.programs` starts them."""
 
-from agent_sandbox.programs import program_argv, program_text
+from rollout_sandbox.programs import program_argv, program_text
 
 _OWNER = "opencode_rubrics.swe"
 

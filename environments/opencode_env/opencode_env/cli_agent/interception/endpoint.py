@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 import httpx
-from agent_sandbox.surrogates import may_hold_surrogate, whole_json
 from openai import AsyncOpenAI
+from rollout_sandbox.surrogates import may_hold_surrogate, whole_json
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import BaseClientConfig, Client, TrainClientConfig
 from verifiers.v1.clients.client import RelayReply

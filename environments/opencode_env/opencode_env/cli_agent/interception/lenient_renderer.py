@@ -14,11 +14,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from agent_sandbox.surrogates import whole_text
 from pydantic import ConfigDict
 from renderers import CustomRendererConfig, Renderer, RendererConfig, create_renderer
 from renderers.base import ParsedResponse, ParsedToolCall, RenderedTokens, Tokenizer, ToolCallParseStatus
 from renderers.configs import BaseRendererConfig
+from rollout_sandbox.surrogates import whole_text
 
 NAMELESS = "unknown"
 """Tool of a call that names none: an agent says that there is no such tool, and which there are."""

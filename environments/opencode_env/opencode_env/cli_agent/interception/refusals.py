@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from agent_sandbox.verifiers_040 import error_body
 from aiohttp import web
+from rollout_sandbox.verifiers_040 import error_body
 from verifiers.v1.dialects import Dialect
 
 

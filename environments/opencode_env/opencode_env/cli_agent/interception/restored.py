@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_sandbox.surrogates import whole_text
 from pydantic_core import from_json
+from rollout_sandbox.surrogates import whole_text
 from verifiers.v1.types import AssistantMessage, ToolCall
 
 Message = dict[str, Any]

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from agent_sandbox.toolbox.kept_files import FILE_BYTES
 from opencode_runs.turns.kept import ANSWER
+from rollout_sandbox.toolbox.kept_files import FILE_BYTES
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.file_lock import private_directory, try_lock
-from agent_sandbox.toolbox.kept_files import ChildrenRun, KeepsFiles, KeptFiles, NotKept
 from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, Origin, RolloutFacts
 from pydantic_core import to_json
+from rollout_sandbox.file_lock import private_directory, try_lock
+from rollout_sandbox.toolbox.kept_files import ChildrenRun, KeepsFiles, KeptFiles, NotKept
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.serve.delta import pack
 

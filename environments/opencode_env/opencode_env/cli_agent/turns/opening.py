@@ -16,10 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from agent_sandbox.file_lock import private_directory, try_lock
-from agent_sandbox.podman import is_ours
 from opencode_runs.traces.errors import BadInputError
 from opencode_runs.turns.kept import ENDED, LOCK, RolloutFacts, TurnRow, kept_turns, read_turn, turn_places
+from rollout_sandbox.file_lock import private_directory, try_lock
+from rollout_sandbox.podman import is_ours
 from verifiers.v1.agent import Agent
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.errors import EnvError, TaskError

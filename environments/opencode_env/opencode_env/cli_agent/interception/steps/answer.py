@@ -26,9 +26,9 @@ from typing import Any
 
 import httpx
 import numpy as np
-from agent_sandbox import surrogates
 from aiohttp import web
 from renderers.client import MalformedGenerateResponseError
+from rollout_sandbox import surrogates
 from verifiers.v1.dialects.base import is_sse_done_event, parse_sse_event
 from verifiers.v1.errors import ProviderError, RolloutError
 from verifiers.v1.types import Response

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from agent_sandbox.surrogates import whole_json
 from aiohttp import web
 from pydantic_core import from_json, to_json
+from rollout_sandbox.surrogates import whole_json
 
 from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.config import GatewayConfig

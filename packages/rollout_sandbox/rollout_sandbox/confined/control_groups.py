@@ -1,0 +1,277 @@
+"""Control groups of sandboxes: what they may use of memory and CPU, and holding processes still.
+
+The first version of the interface gives a directory per controller, the second one for all; both may be there at once.
+Invariant: a sandbox's groups are gone when it is. Their names say whose they are, so that what a killed evaluation left
+is removed at the next start of any sandbox in the same process namespace. Formats: proc(5) and the kernel's
+admin-guide/cgroup-v1 and cgroup-v2.
+"""
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from rollout_sandbox.confined.memory_kills import MemoryKills, of_group
+from rollout_sandbox.confined.supervisor.processes import process_of
+
+_CONTROLLERS = ("memory", "cpu")
+_FREEZER = "freezer"
+"""A controller of the first version only; the second version freezes any group."""
+_MAIN, _ALONE = "main", "alone"
+_SOCKETS_PART, _SOCKETS_BYTES = 32, 16 << 20
+"""What sockets of networks may hold beside the limit, where the first version counts them apart: the kernel bounds all
+of a machine's together, and beyond that everybody's wait."""
+_CPU_PART = 4
+"""A sandbox's weight is one of so many parts of a usual group's: the evaluation, which serves every agent its model
+calls, comes before what any of them computes."""
+_TIMEOUT_S = 5.0
+_PAUSE_S = 0.002
+
+
+@dataclass(frozen=True)
+class Hierarchies:
+    """The directories of this process's own groups, in which it looks for room for others."""
+
+    by_controller: dict[str, Path]
+    """Of the first version, by the name of the controller."""
+    unified: tuple[Path, ...] = ()
+    """Of the second version: its own group, and the one above it if that is visible."""
+
+
+def hierarchies(own_groups: str, mounts: str) -> Hierarchies:
+    """Return what /proc/self/cgroup and /proc/self/mountinfo name."""
+    own = {}
+    for line in own_groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        own.update(dict.fromkeys(controllers.split(","), path))
+    found: dict[str, Path] = {}
+    unified: tuple[Path, ...] = ()
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        file_system, _, options = kind.split(" ", 2)
+        root, point = (_unescaped(field) for field in mount.split(" ")[3:5])
+        if file_system == "cgroup2" and not unified and (here := _below(own.get(""), root, point)):
+            unified = (here,) if str(here) == point else (here, here.parent)
+        for name in {*options.split(",")} & {*_CONTROLLERS, _FREEZER} if file_system == "cgroup" else ():
+            if here := _below(own.get(name), root, point):
+                found.setdefault(name, here)
+    return Hierarchies(found, unified)
+
+
+def _unescaped(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
+
+
+def _below(path: str | None, root: str, point: str) -> Path | None:
+    """Return where the group `path` lies in a mount that shows the tree from `root`."""
+    if path is None or not PurePosixPath(path).is_relative_to(root):
+        return None
+    return Path(point, PurePosixPath(path).relative_to(root))
+
+
+def host_hierarchies() -> Hierarchies:
+    """Return those of this process."""
+    return hierarchies(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
+
+
+class ControlGroup:
+    """The groups of one sandbox; those that cannot be had are left out (see `limits_memory` and `can_freeze`)."""
+
+    def __init__(self, found: Hierarchies, name: str, memory_bytes: int | None) -> None:
+        self._made: list[Path] = []
+        self._entries: list[Path] = []
+        self._entries_alone: list[Path] = []
+        self._memory: Path | None = None
+        self._frozen: Path | None = None
+        self._listing: Path | None = None
+        try:
+            # It says whose it is: process namespace, process and its start.
+            self._make(found, f"{_prefix()}{os.getpid()}-{_started(os.getpid())}-{name}", memory_bytes)
+        except BaseException:
+            self.remove()
+            raise
+
+    @property
+    def limits_memory(self) -> bool:
+        """Whether the kernel keeps the memory limit."""
+        return self._memory is not None
+
+    @property
+    def can_freeze(self) -> bool:
+        """Whether the kernel can hold processes still that do not want to."""
+        return self._frozen is not None
+
+    def _make(self, found: Hierarchies, name: str, memory_bytes: int | None) -> None:
+        unified = _delegated(found.unified)
+        if unified is not None and (group := self._directory(unified / name)) is not None:
+            self._memory = group if memory_bytes is not None and _set_memory(group, memory_bytes) else None
+            _lower_weight(group)
+            for part, entries in ((_MAIN, self._entries), (_ALONE, self._entries_alone)):
+                if (made := self._directory(group / part)) is not None:
+                    entries.append(made / "cgroup.procs")
+            self._frozen = group / _MAIN
+            return
+        for controller, base in found.by_controller.items():
+            if controller == _FREEZER or (group := self._directory(base / name)) is None:
+                continue
+            if controller == "memory" and memory_bytes is not None and _set_memory(group, memory_bytes):
+                self._memory = group
+            _lower_weight(group)
+            # `tasks`, not `cgroup.procs`: a thread that moves itself needs no lock of the whole system's (13 ms).
+            self._entries.append(group / "tasks")
+            self._entries_alone.append(group / "tasks")
+            self._listing = group / "cgroup.procs"
+        freezers = [*found.unified[:1], *filter(None, [found.by_controller.get(_FREEZER)])]
+        if self._listing is not None and freezers:
+            self._frozen = self._directory(freezers[0] / name)
+
+    def _directory(self, path: Path) -> Path | None:
+        try:
+            path.mkdir()
+        except OSError:
+            return None
+        self._made.append(path)
+        return path
+
+    @contextlib.contextmanager
+    def entries(self) -> Iterator[tuple[list[int], list[int]]]:
+        """Give descriptors through which a process enters the groups: of every command, and of one that runs alone."""
+        with contextlib.ExitStack() as stack:
+            opened: tuple[list[int], list[int]] = [], []
+            for paths, fds in zip((self._entries, self._entries_alone), opened, strict=True):
+                for path in paths:
+                    fds.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+                    stack.callback(os.close, fds[-1])
+            yield opened
+
+    def freeze(self) -> bool:
+        """Hold every process still that did not enter alone (blocking); False if one would not be.
+
+        It was stopped by signal before; a process can arrange to be woken from that, not from this.
+        """
+        assert self._frozen is not None
+        deadline = time.monotonic() + _TIMEOUT_S
+        try:
+            _freeze(self._frozen, True)
+            while True:
+                outside = self._outside()
+                for pid in outside:
+                    with contextlib.suppress(ProcessLookupError):
+                        (self._frozen / "cgroup.procs").write_text(str(pid))
+                if not outside and _is_frozen(self._frozen):
+                    return True
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(_PAUSE_S)
+        except OSError:
+            return False
+
+    def _outside(self) -> set[int]:
+        """Return the processes that have to be moved to be frozen: all, where only the first version counts."""
+        if self._listing is None or self._frozen is None:
+            return set()
+        return _pids(self._listing) - _pids(self._frozen / "cgroup.procs")
+
+    def thaw(self) -> None:
+        """Let what was frozen run again; idempotent."""
+        if self._frozen is not None:
+            with contextlib.suppress(OSError):
+                _freeze(self._frozen, False)
+
+    def memory_kills(self) -> MemoryKills:
+        """Return how many processes of the sandbox the kernel has killed for want of memory."""
+        return MemoryKills() if self._memory is None else of_group(self._memory)
+
+    def remove(self) -> None:
+        """Remove the groups, whose processes have ended; idempotent, waits a moment for the last to be gone."""
+        while self._made:
+            group, deadline = self._made.pop(), time.monotonic() + _TIMEOUT_S
+            while time.monotonic() <= deadline:
+                try:
+                    group.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(_PAUSE_S)
+
+
+def _prefix() -> str:
+    return f"confined-sandbox-{os.stat('/proc/self/ns/pid').st_ino}-"
+
+
+def _started(pid: int) -> int:
+    """Return the start of a process in clock ticks, 0 when there is no such process."""
+    found = process_of(pid)
+    return 0 if found is None else found.started
+
+
+def _delegated(candidates: Sequence[Path]) -> Path | None:
+    """Return the group of the second version below which children can have a memory limit; made so if need be."""
+    for number, group in enumerate(candidates):
+        with contextlib.suppress(OSError):
+            control = group / "cgroup.subtree_control"
+            missing = {*_CONTROLLERS} & {*(group / "cgroup.controllers").read_text().split()}
+            missing -= {*control.read_text().split()}
+            # Refused where the group has processes of its own; the one above is not ours to change.
+            if missing and number == 0:
+                with contextlib.suppress(OSError):
+                    control.write_text(" ".join(f"+{name}" for name in sorted(missing)))
+            if "memory" in control.read_text().split() and os.access(group, os.W_OK):
+                return group
+    return None
+
+
+def _set_memory(group: Path, limit: int) -> bool:
+    for memory, swap in (("memory.max", "memory.swap.max"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")):
+        if (group / memory).exists():
+            (group / memory).write_text(str(limit))
+            sockets = group / "memory.kmem.tcp.limit_in_bytes"
+            if sockets.exists():  # the second version counts them as any memory
+                sockets.write_text(str(max(limit // _SOCKETS_PART, _SOCKETS_BYTES)))
+            with contextlib.suppress(OSError):  # a kernel without swap accounting
+                (group / swap).write_text("0" if swap == "memory.swap.max" else str(limit))
+            return True
+    return False
+
+
+def _lower_weight(group: Path) -> None:
+    for name in ("cpu.weight", "cpu.shares"):
+        with contextlib.suppress(OSError):  # a group of another controller, or of the other version
+            weight = group / name
+            weight.write_text(str(int(weight.read_text()) // _CPU_PART))
+
+
+def _freeze(group: Path, hold: bool) -> None:
+    if (first := group / "freezer.state").exists():
+        first.write_text("FROZEN" if hold else "THAWED")
+    else:
+        (group / "cgroup.freeze").write_text("1" if hold else "0")
+
+
+def _is_frozen(group: Path) -> bool:
+    if (first := group / "freezer.state").exists():
+        return first.read_text().strip() == "FROZEN"
+    return "frozen 1" in (group / "cgroup.events").read_text()
+
+
+def _pids(listing: Path) -> set[int]:
+    return {int(line) for line in listing.read_text().split()}
+
+
+def sweep_groups(found: Hierarchies) -> None:
+    """Remove the groups of evaluations of this process namespace that are gone."""
+    prefix = _prefix()
+    for base in {*found.by_controller.values(), *found.unified}:
+        for group in base.glob(f"{prefix}*"):
+            pid, started = group.name.removeprefix(prefix).split("-")[:2]
+            if _started(int(pid)) == int(started):
+                continue
+            with contextlib.suppress(OSError):
+                for path in (*group.glob("*/"), group):
+                    with contextlib.suppress(OSError):
+                        _freeze(path, False)
+                    path.rmdir()

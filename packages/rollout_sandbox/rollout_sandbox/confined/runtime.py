@@ -1,0 +1,359 @@
+"""The verifiers runtime of the confined local sandbox: its backend, and the views through which programs use it.
+
+Invariant: every command, file and connection of a rollout goes through process 1 of its one sandbox. The host never
+resolves a path that a rollout names, and never waits for what is not a regular file.
+"""
+
+import asyncio
+import contextlib
+import copy
+import dataclasses
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from verifiers.v1.errors import SandboxError
+from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
+from verifiers.v1.utils.aio import run_shielded
+
+from rollout_sandbox.confined.agent_code import SHARED, AgentCodeServer, ConfinedPrograms, shown_areas
+from rollout_sandbox.confined.commands import Commands
+from rollout_sandbox.confined.config import Bind, LocalSandboxConfig
+from rollout_sandbox.confined.disk import DiskWatch
+from rollout_sandbox.confined.files import read_answer, read_file, write_file
+from rollout_sandbox.confined.interpreter import base_python
+from rollout_sandbox.confined.memory_kills import of_machine
+from rollout_sandbox.confined.network_relays import NetworkRelays
+from rollout_sandbox.confined.process import ConfinedProcess
+from rollout_sandbox.confined.sandbox import Sandbox
+from rollout_sandbox.confined.users import SandboxUser
+from rollout_sandbox.confined.uv_scripts import prepare_script
+from rollout_sandbox.programs import program_text
+from rollout_sandbox.provisioning import provisioned
+from rollout_sandbox.toolbox.agent_programs import ProgramLimits
+from rollout_sandbox.toolbox.kept_files import KeptFiles, keep, put
+from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
+from rollout_sandbox.verifiers_040 import Runtime, RuntimeBackend
+
+_PORT_FILE = "MCP_PORT_FILE"
+"""The variable that names the file in which a tool server says its port; only tool servers have it."""
+_PORT_INSIDE = "/run/tool-server-port"
+_STATE_URL = "VF_STATE_URL"
+_OWN_IMPORTS = ("-P", "-s")
+"""Options of Python's: nothing is imported from the directory that it starts in, nor from the user's site."""
+_PORT_TIMEOUT_S = 120.0
+_PORT_POLL_S = 0.05
+_ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
+
+
+class BubblewrapBackend(RuntimeBackend):
+    """One bubblewrap sandbox, from `start` to `stop`.
+
+    Commands run as uid 1000 without capabilities, in `workdir`, each in a session of its own. Exit codes are those of
+    `asyncio.subprocess` (negative for a signal); 127 and 126 mean a program that is missing or not executable.
+
+    Args:
+        binds: host files and directories that are shown inside, read-only.
+        name: for messages and the host directory; a rollout's id. Random by default.
+        workdir: absolute; a private directory like /app, also when it lies elsewhere.
+        lent: the host user of another living sandbox (`host_user`), for one that shows that sandbox's files.
+    """
+
+    is_local = True
+
+    def __init__(
+        self,
+        options: LocalSandboxConfig,
+        binds: Sequence[Bind] = (),
+        name: str | None = None,
+        workdir: str = DEFAULT_WORKDIR,
+        lent: SandboxUser | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.config: Any = SubprocessConfig()
+        self.info: Any = SubprocessRuntimeInfo()
+        self.options = options
+        self.binds = tuple(binds)
+        self.workdir = workdir
+        self.sandbox = Sandbox(self.name, options, workdir, lent)
+        self.commands = Commands(self.sandbox, options.env_allow)
+        self.disk: DiskWatch | None = None
+        self.relays: NetworkRelays | None = None
+        self._disk_task: asyncio.Task[None] | None = None
+        self.killed_before = 0
+        self._tool_servers: list[BubblewrapBackend] = []
+        self._apart = contextlib.AsyncExitStack()
+
+    def bind(self, *, env: Mapping[str, str] | None = None) -> "ConfinedRuntime":
+        return ConfinedRuntime(self, env=self.env if env is None else env)
+
+    async def start(self) -> None:
+        """Start the sandbox (about 20 ms)."""
+        self.killed_before = of_machine()
+        temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
+        await self.sandbox.start(self.binds, temporary)
+        self.info.id = f"/tmp/{temporary}"
+        most, idle = self.options.max_connections, self.options.idle_timeout
+        self.relays = NetworkRelays(self.sandbox.channel, self.sandbox.directory.hosts, most=most, idle=idle)
+        if self.options.max_disk is not None:
+            place = self.sandbox.directory.path
+            self.disk = DiskWatch(place, self.sandbox.pid, self.options.max_disk, self.commands.relieve)
+            self._disk_task = asyncio.create_task(self.disk.run())  # fails when the sandbox or its directory is gone
+
+    async def teardown(self) -> None:
+        """End everything inside and remove its files; idempotent."""
+        await self._apart.aclose()
+        if self._disk_task is not None:
+            self._disk_task.cancel()
+            await asyncio.gather(self._disk_task, return_exceptions=True)
+        if self.relays is not None:
+            await self.relays.close()
+        self.commands.close()
+        self.sandbox.close_channel()
+        await super().teardown()
+
+    def cleanup(self) -> None:
+        for apart in self._tool_servers:
+            apart.cleanup()
+        self.sandbox.kill()
+
+    async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
+        """Run a command to its end; its output is kept in bounded memory.
+
+        Cancelling ends the command's whole tree before the cancellation goes on. What the command leaves running in
+        the background is not waited for, and its output is closed.
+        """
+        return await self.commands.run(argv, runtime.process_env(env))
+
+    async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
+        return await self.commands.open(argv, runtime.process_env(env))
+
+    async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
+        """As of verifiers, with the output in the file `log` inside; a tool server gets a sandbox of its own.
+
+        Raises:
+            SandboxError: this Python environment is needed and not visible inside, or a tool server did not come up.
+        """
+        if argv[0] == sys.executable and not self.options.python_env:
+            raise SandboxError(
+                f"{' '.join(argv[:3])} needs the evaluation's Python environment inside the sandbox: "
+                "set --env.sandbox.python_env true, or give the tool server a runtime of its own (colocated = false)"
+            )
+        if _PORT_FILE not in env:
+            await self.commands.background(argv, runtime.process_env(env), log)
+            return
+        # Their links are there; a bubblewrap before 0.12 would follow what an agent has put in the place of a parent.
+        without_links = (dataclasses.replace(bind, links=()) for bind in self.binds)
+        binds = (*without_links, *self.sandbox.shown_to_tool_servers())
+        user = self.sandbox.allowance.user
+        server = BubblewrapBackend(self.options, binds, f"{self.name}-tools", self.workdir, lent=user)
+        self._tool_servers.append(server)
+        apart = await self._apart.enter_async_context(provisioned(server))
+        await _serve_apart(self.bind(), apart, argv, runtime.process_env(env), log)
+
+    async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
+        """The first `max_bytes` bytes of a regular file, or all of it if that is at most `READ_LIMIT_BYTES`."""
+        return await read_file(self.sandbox.channel, path, max_bytes)
+
+    async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
+        """Replace the file at `path`, not what a symlink there points to, with mode 0644; make its parents."""
+        await write_file(self.sandbox.channel, path, data)
+
+    def host_url(self, url: str) -> str:
+        """Return the URL at which a program inside reaches `url`, and open the way there and nowhere else."""
+        if self.options.network == "host":
+            return url
+        return self._open_relays().inward(url)
+
+    async def expose(self, port: int) -> str:
+        """Return a URL on the host's loopback for a port inside; closed by `stop`."""
+        if self.options.network == "host":
+            return f"http://127.0.0.1:{port}"
+        return self._open_relays().outward(port)
+
+    def _open_relays(self) -> NetworkRelays:
+        if self.relays is None:
+            raise SandboxError(f"sandbox {self.name} is not started")
+        return self.relays
+
+
+class ConfinedRuntime(Runtime):
+    """A view of a confined sandbox, with all that it can do beyond what verifiers asks of a runtime."""
+
+    backend: BubblewrapBackend
+
+    @property
+    def host_user(self) -> SandboxUser | None:
+        """The host user id that the sandbox has for itself, once started; None when it shares the evaluation's."""
+        return self.backend.sandbox.allowance.user
+
+    @property
+    def trusted_python(self) -> str:
+        """Absolute path, here and inside, of a Python that nothing inside can change."""
+        return base_python()
+
+    async def alive(self) -> bool:
+        """Whether process 1 lives, told outside: a command inside can be kept from starting by what runs there."""
+        return self.backend.sandbox.is_alive
+
+    async def limit_kills(self) -> dict[str, int]:
+        """Return how many processes were killed at the limits of `memory` and `disk`."""
+        group, disk = self.backend.sandbox.allowance.group, self.backend.disk
+        watched = int((await self.backend.sandbox.channel.request("kills")).text)
+        by_kernel = 0 if group is None else group.memory_kills().at_limit
+        return {"memory": watched + by_kernel, "disk": 0 if disk is None else disk.kills}
+
+    def kills_below_limits(self) -> int:
+        """Return how many processes the kernel ended for want of memory, though the sandbox was below its limit.
+
+        Without a control group of its own: how many of the whole machine since the sandbox started.
+        """
+        group = self.backend.sandbox.allowance.group
+        if group is not None and group.limits_memory:
+            return group.memory_kills().below_limit
+        return of_machine() - self.backend.killed_before
+
+    async def exec(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
+        return await self.backend.exec(self, argv, env)
+
+    def original_url(self, url: str) -> str:
+        """Return the URL that `host_url` has made this one of."""
+        relays = self.backend.relays
+        return url if relays is None else relays.outside(url)
+
+    async def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
+        """Start a process in this very sandbox, as `run_background` does."""
+        await self.backend.commands.background(argv, self.process_env(env), log)
+
+    async def mark_agent_start(self) -> None:
+        """Remember the processes that run now, which `end_agent_processes` will spare."""
+        await self.backend.sandbox.channel.request("mark")
+
+    async def end_agent_processes(self) -> None:
+        """Kill every process but those that ran at `mark_agent_start` and their descendants; none is left on return.
+        Those that outrun it take with them what would have been spared (`agent_survived`); where it cannot be done, the
+        whole sandbox is ended."""
+        await self.backend.commands.end("purge")
+
+    @contextlib.asynccontextmanager
+    async def agent_code(self) -> AsyncIterator[AgentCodeServer]:
+        """Offer the command `run-agent-code` inside: for verify commands, when the agent has ended."""
+        sandbox = self.backend.sandbox
+        async with AgentCodeServer(self._cell, self.backend.workdir).open(*sandbox.agent_code_directories()) as server:
+            with sandbox.home_unnamed():
+                yield server
+
+    def _cell(self) -> AbstractAsyncContextManager["ConfinedRuntime"]:
+        """A sandbox for one program of the agent's, without a network and with nothing of this one's processes."""
+        options = self.backend.options.model_copy(update={"network": "interception", "python_env": False})
+        shown = shown_areas(self.backend.sandbox.directory.areas(self.backend.workdir), self.backend.workdir)
+        place = "/tmp"  # which no program before it can have closed
+        return provisioned(BubblewrapBackend(options, shown, f"{self.name}-code", place, lent=self.host_user))
+
+    def agent_programs(self, limits: ProgramLimits) -> AbstractAsyncContextManager[ConfinedPrograms]:
+        """Offer a place for programs that see nothing of this sandbox, each within `limits`."""
+        bounds = {"max_processes": limits.processes, "max_memory": limits.memory_bytes}
+        apart = {"network": "interception", "python_env": False, "env_allow": []}
+        options, name = self.backend.options.model_copy(update=apart | bounds), f"{self.name}-code"
+        return contextlib.aclosing(ConfinedPrograms(lambda: provision_confined(options, name=name, workdir="/tmp")))
+
+    def empty(self) -> None:
+        """Make all that is writable as it was at first, when nothing runs inside any more (blocking)."""
+        self.backend.sandbox.directory.empty()
+
+    @property
+    def agent_survived(self) -> bool:
+        """See `Sandbox.outlived`."""
+        return self.backend.sandbox.outlived
+
+    @contextlib.asynccontextmanager
+    async def others_held(self) -> AsyncIterator["ConfinedRuntime"]:
+        """Hold still whatever runs inside but what is started through the view of the sandbox that this yields; other
+        commands start after it. The kernel's freezer does it where the evaluation may make control groups; elsewhere a
+        signal does, from which a process can arrange to be woken. Raises a `SandboxError` if the sandbox is gone."""
+        alone = copy.copy(self.backend)
+        async with self.backend.commands.others_held() as alone.commands:
+            yield alone.bind(env=self.env)
+
+    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
+        """Keep all that is writable, while everything inside is held still; see `KeepsFiles`."""
+        roots, skipped = self.backend.sandbox.kept_areas(), [str(self.info.id), SHARED]
+        async with self.backend.commands.others_held(spare=True) as alone:
+            begun = time.monotonic()
+            async with self._program(alone, "list_and_send.py", roots, skipped) as process:
+                kept = await keep(process, folder, before, most)
+            return kept, time.monotonic() - begun
+
+    async def put_files(self, folder: Path) -> None:
+        async with self._program(self.backend.commands, "put_files.py") as process:
+            await put(process, folder)
+
+    @contextlib.asynccontextmanager
+    async def _program(self, commands: Commands, name: str, *operands: list[str]) -> AsyncIterator[ConfinedProcess]:
+        argv = [self.trusted_python, "-I", "-S", "-c", program_text(name), *map(json.dumps, operands)]
+        with contextlib.closing(await commands.open(argv, {})) as process:
+            try:
+                yield process
+            finally:
+                await run_shielded(process.kill())
+
+    async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
+        return await read_answer(self.backend.sandbox.channel, path, max_bytes)
+
+    async def prepare_uv_script(
+        self, script: str | bytes, env: dict[str, str] | None = None, *, activate: bool = True
+    ) -> list[str]:
+        """Prepare a trusted PEP 723 script on the host, with uv, and return an argv that runs it inside."""
+        data = script.encode() if isinstance(script, str) else script
+        interpreter, path = await prepare_script(data, env or {})
+        if not activate:
+            return [interpreter, path]
+        venv = os.path.dirname(os.path.dirname(interpreter))
+        return ["sh", "-c", _ACTIVATE, "uv-script", venv, interpreter, path]
+
+
+async def _serve_apart(
+    front: ConfinedRuntime, apart: ConfinedRuntime, argv: list[str], env: dict[str, str], log: str
+) -> None:
+    """Run a tool server in the started sandbox `apart`, over the same files, and say in `front`, the agent's, at which
+    port it is reached there.
+
+    Invariant: the agent sees of it that port and the files that both can write, and nothing of its processes: not its
+    environment, which holds the way to the rollout's state, nor its memory. It imports nothing from those files.
+    """
+    settings = {**env, _PORT_FILE: _PORT_INSIDE}
+    if env.get(_STATE_URL):
+        settings[_STATE_URL] = apart.host_url(front.original_url(env[_STATE_URL]))
+    options = _OWN_IMPORTS if argv[0] == sys.executable else ()  # not by the environment, which its programs inherit
+    await apart.start_background([argv[0], *options, *argv[1:]], settings, log)
+    url = front.host_url(await apart.expose(await _port(apart, log)))
+    await front.write(env[_PORT_FILE], url.rpartition(":")[2].encode())
+
+
+async def _port(apart: ConfinedRuntime, log: str) -> int:
+    try:
+        async with asyncio.timeout(_PORT_TIMEOUT_S):
+            while True:
+                with contextlib.suppress(SandboxError, ValueError):
+                    return int(await apart.read(_PORT_INSIDE))
+                await asyncio.sleep(_PORT_POLL_S)
+    except TimeoutError:
+        tail = await apart.run(["tail", "-c", "2000", log], {})
+        raise SandboxError(f"the tool server did not say its port: {tail.stdout.strip()}") from None
+
+
+def provision_confined(
+    options: LocalSandboxConfig,
+    binds: Sequence[Bind] = (),
+    name: str | None = None,
+    env: Mapping[str, str] | None = None,
+    workdir: str = DEFAULT_WORKDIR,
+) -> AbstractAsyncContextManager[ConfinedRuntime]:
+    """Start a local sandbox and end it on exit, whatever happens; arguments as of `BubblewrapBackend`."""
+    return provisioned(BubblewrapBackend(options, binds, name, workdir), env)

@@ -1,0 +1,164 @@
+"""Promises about what cannot be seen from inside: the host, and other sandboxes."""
+
+import asyncio
+import contextlib
+import os
+import tempfile
+import uuid
+from functools import partial
+from pathlib import Path
+
+import verifiers.v1 as vf
+from verifiers.v1.errors import SandboxError
+
+from rollout_sandbox.conformance.promises import (
+    PATIENCE_SECONDS,
+    Subject,
+    peer,
+    promise,
+    require,
+    require_python,
+    runs,
+    shell,
+    until,
+    unused_seconds,
+)
+
+_PLACES = ("here", "/tmp/{}", "/dev/shm/{}", "/var/tmp/{}", "/run/{}")
+_WRITABLE = (
+    "{ printf '%s\\n' / /* /*/* /*/*/*; cut -d' ' -f2 /proc/mounts; } | while read -r d; do "
+    'case $d in /proc*|/sys*) continue;; esac; [ -d "$d" ] && [ -w "$d" ] && [ ! -h "$d" ] && echo "$d"; done | sort -u'
+)
+_AGAINST_ALL_THAT_FOLLOWS = (
+    "{ kill -9 1; kill -19 1; for file in oom_adj oom_score_adj; do echo 15 >/proc/1/$file; done; "
+    "for file in /etc/passwd /etc/group; do rm $file && mkfifo $file; done; } 2>/dev/null"
+)
+_EACH = 'printf "%s\\n" "$2" | while read -r d; do {} && echo "$d"; done'
+
+
+@promise(
+    "Nothing of this process's environment comes in, where providers' keys are",
+    change="start the sandbox, and what runs commands in it, with an empty environment",
+)
+async def the_hosts_environment(subject: Subject) -> None:
+    secret = uuid.uuid4().hex
+    os.environ[f"SECRET_{secret}"] = secret
+    try:
+        async with subject.box() as box:
+            seen = await shell(box, "env; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'")
+    finally:
+        del os.environ[f"SECRET_{secret}"]
+    require(secret not in seen.stdout, "a command sees a variable of this process")
+
+
+@promise(
+    "No file of the host's can be read or written, by a command or by the runtime itself",
+    change="give the sandbox a root of its own, and resolve paths inside it, links included",
+)
+async def the_hosts_files(subject: Subject) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o777)
+        path = Path(directory, "secret")
+        path.write_text("host secret")
+        path.chmod(0o666)
+        async with subject.box() as box:
+            require((await box.run(["cat", str(path)], {})).exit_code != 0, "a command reads a file of the host")
+            await shell(box, 'ln -s "$1" link; ln -s "$2" dir', str(path), directory)
+            for name in (str(path), "link", f"/../../../..{path}"):
+                with contextlib.suppress(SandboxError):
+                    require(await box.read(name) != b"host secret", f"`read` of {name} gave a file of the host")
+            for name in ("link", "dir/planted"):
+                with contextlib.suppress(SandboxError):
+                    await box.write(name, b"planted")
+        require(path.read_text() == "host secret", "a file of the host was changed")
+        require(os.listdir(directory) == ["secret"], "a file was made on the host")
+
+
+@promise(
+    "No process of the host's or of another sandbox's can be seen",
+    change="give each sandbox a process namespace of its own with its own /proc",
+)
+async def others_processes(subject: Subject) -> None:
+    neighbours, hosts = unused_seconds(), unused_seconds()
+    async with subject.box() as box, subject.box() as neighbour:
+        await neighbour.run_background(["sleep", neighbours], {}, "log")
+        await until(partial(runs, neighbour, f"sleep {neighbours}"))
+        own = await asyncio.create_subprocess_exec("sleep", hosts)
+        try:
+            require(not await runs(box, f"sleep {hosts}"), "a process of the host is seen")
+        finally:
+            own.kill()
+            await own.wait()
+        require(not await runs(box, f"sleep {neighbours}"), "a process of another sandbox is seen")
+
+
+@promise(
+    "Nothing inside ends the sandbox or holds up a later command, by process 1 or by files that block",
+    change="keep process 1 out of reach of what runs inside, and open no file of the sandbox's that can block",
+)
+async def going_on(subject: Subject) -> None:
+    async with subject.box() as box:
+        seen, host = (await shell(box, "stat -c '%d %i' /")).stdout.split(), os.stat("/")
+        require(seen != [str(host.st_dev), str(host.st_ino)], "its root is the host's, which this would harm")
+        own = await asyncio.create_subprocess_exec("sleep", seconds := unused_seconds())
+        try:
+            require(not await runs(box, f"sleep {seconds}"), "it sees the processes of the host, which this would harm")
+        finally:
+            own.kill()
+            await own.wait()
+        await shell(box, _AGAINST_ALL_THAT_FOLLOWS)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            require((await shell(box, "echo here")).stdout == "here\n", "no command runs any more")
+
+
+@promise(
+    "What one sandbox writes, another does not see",
+    change="give each sandbox its own work directory, /tmp, /dev/shm, /var/tmp and home",
+)
+async def neighbours_files(subject: Subject) -> None:
+    name = f"mine-{uuid.uuid4().hex}"
+    async with subject.box() as box, subject.box() as neighbour:
+        for place in (*(one.format(name) for one in _PLACES), f"/tmp/{name}-dir/below"):
+            with contextlib.suppress(SandboxError):  # a place that this sandbox has not
+                await box.write(place, b"mine")
+                require((await neighbour.run(["test", "-e", place], {})).exit_code != 0, f"{place} is seen")
+                await box.run(["rm", "-r", "--", place], {})
+
+
+@promise(
+    "No directory that can be written is shared by two sandboxes, wherever it is mounted",
+    change="mount what sandboxes share read-only: tools, caches, volumes",
+)
+async def shared_places(subject: Subject) -> None:
+    mark = f"mark-{uuid.uuid4().hex}"
+    async with subject.box() as box, subject.box() as neighbour:
+        root, host = (await shell(box, "stat -c '%d %i' /")).stdout.split(), os.stat("/")
+        require(root != [str(host.st_dev), str(host.st_ino)], "its root is the host's")
+        writable = (await shell(box, _WRITABLE)).stdout.strip()
+        require(bool(writable), "nothing can be written inside")
+        marked = (await shell(box, _EACH.format('touch "$d/$1" 2>/dev/null'), mark, writable)).stdout.strip()
+        seen = (await shell(neighbour, _EACH.format('[ -e "$d/$1" ]'), mark, marked)).stdout.splitlines()
+        await shell(box, _EACH.format('rm -f "$d/$1"'), mark, marked)
+        require(not seen, f"both can write {', '.join(seen)}")
+
+
+@promise(
+    "A port of one sandbox's loopback and its abstract sockets are not reached from another",
+    change="give each sandbox a network namespace of its own",
+)
+async def neighbours_sockets(subject: Subject) -> None:
+    name = uuid.uuid4().hex
+    async with subject.box() as box, subject.box() as neighbour:
+        await require_python(box)
+        for host, port in (("unix", name), ("127.0.0.1", "47813")):
+            await neighbour.run_background(peer("listen", host, port), {}, "log")
+            await until(partial(_has_said, neighbour, "ready"))
+            own = await neighbour.run(peer("ask", host, port), {})
+            require(own.stdout == "inside", f"a socket of its own ({host}) answered {own}")
+            reached = await box.run(peer("ask", host, port), {})
+            require("inside" not in reached.stdout, f"a socket of another sandbox was reached ({host})")
+            await neighbour.run(["rm", "log"], {})
+
+
+async def _has_said(box: vf.Runtime, word: str) -> bool:
+    return word in (await shell(box, "cat log")).stdout

@@ -1,0 +1,118 @@
+"""Promises about the network: endpoints of the rollout, and nothing else where nothing is allowed."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+import verifiers.v1 as vf
+
+from rollout_sandbox.conformance.promises import (
+    Broken,
+    NotAsked,
+    Subject,
+    peer,
+    promise,
+    require,
+    require_python,
+    until,
+)
+from rollout_sandbox.verifiers_040 import backend_of
+
+_GATEWAYS = "print(*(l.split()[2] for l in open('/proc/net/route') if l.split()[1] == '00000000'))"
+
+
+@contextlib.asynccontextmanager
+async def host_server(address: str = "127.0.0.1") -> AsyncIterator[int]:
+    """The port of a server on this machine that answers `host`."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read(99)
+            writer.write(b"host")
+            writer.close()
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, address, 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def ask(box: vf.Runtime, host: str, port: int) -> str:
+    """What a server answers to a program inside; `refused …` when it is not reached."""
+    return (await box.run(peer("ask", host, str(port)), {})).stdout.strip()
+
+
+async def gateways(box: vf.Runtime) -> list[str]:
+    """The host's addresses on the sandbox's network."""
+    found = await box.run(["python3", "-c", _GATEWAYS], {})
+    return [".".join(str(byte) for byte in reversed(bytes.fromhex(word))) for word in found.stdout.split()]
+
+
+async def _require_local(box: vf.Runtime) -> None:
+    await require_python(box)
+    if not box.is_local:
+        raise NotAsked("it runs elsewhere, and reaches this machine by a tunnel")
+
+
+@promise(
+    "An endpoint on this machine's loopback is reached where `host_url` says, and no other port of it",
+    change="forward each URL that `host_url` is given, and give the sandbox a loopback of its own",
+)
+async def named_endpoints(subject: Subject) -> None:
+    async with host_server() as named, host_server() as other, subject.box() as box:
+        await _require_local(box)
+        url = box.host_url(f"http://127.0.0.1:{named}/v1?a=b")
+        require(url.endswith("/v1?a=b"), f"`host_url` lost the path: {url}")
+        host, _, port = url.split("/")[2].partition(":")
+        said = await ask(box, host, int(port))
+        require(said == "host", f"it was not reached: {said}")
+        require((await ask(box, host, other)).startswith("refused"), "another port of this machine was reached")
+
+
+@promise(
+    "A sandbox that may reach nothing reaches its endpoints and nothing else while the agent runs",
+    change="take the interfaces away in `prepare_execution` where the policy allows nothing, and lead the endpoints in",
+)
+async def no_network(subject: Subject) -> None:
+    if not subject.has("allow"):
+        raise NotAsked("its configuration has no `allow`")
+    async with host_server() as endpoint, host_server("0.0.0.0") as anywhere, subject.box(allow=[]) as box:
+        await _require_local(box)
+        hosts = [*await gateways(box), socket.gethostbyname(socket.gethostname()), "1.1.1.1", "169.254.169.254"]
+        url = box.host_url(f"http://127.0.0.1:{endpoint}/")
+        await backend_of(box).prepare_execution([url])
+        for host in hosts:
+            for port in (anywhere, 80):
+                said = await ask(box, host, port)
+                require(said.startswith("refused"), f"{host}:{port} was reached: {said!r}")
+        name, _, port_inside = url.split("/")[2].partition(":")
+        said = await ask(box, name, int(port_inside))
+        require(said == "host", f"the endpoint was not reached: {said}")
+
+
+@promise(
+    "A port inside is reached from here through `expose`, and no longer when the sandbox is gone",
+    change="lead a port of this machine's loopback to the one inside",
+)
+async def exposed_ports(subject: Subject) -> None:
+    async with subject.box() as box:
+        await _require_local(box)
+        await box.run_background(peer("listen", "127.0.0.1", "8123"), {}, "log")
+
+        async def serving() -> bool:
+            return await ask(box, "127.0.0.1", 8123) == "inside"
+
+        await until(serving)
+        url = await box.expose(8123)
+        require(await box.expose(8123) == url, "a second `expose` of the port gave another URL")
+        host, _, port = url.split("/")[2].partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"ping")
+        said = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        require(said == b"inside", f"it answered {said!r}")
+    with contextlib.suppress(OSError):
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.close()
+        raise Broken(f"{url} is still open")

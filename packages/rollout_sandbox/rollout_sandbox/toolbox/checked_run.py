@@ -1,0 +1,167 @@
+"""Runs a program of ours in the sandbox: for a limited time, with its failure told from the sandbox's end.
+
+Container engines report a vanished container as an ordinary non-zero exit. Before a failure is blamed on the policy,
+one bounded probe decides whether there is still a sandbox to blame it on. Of a local container its engine is asked,
+because an agent that is root inside can have replaced whatever would be run there.
+
+Invariant: it returns only what an accepted exit code says. Everything else is an error that begins with what failed,
+and it is a `vf.SandboxError`, none of the agent's (`exempt`), whenever the sandbox itself is gone. What is kept of a
+program's output is bounded while it streams, in every sandbox of this machine. verifiers' local containers collect
+whatever comes, so there the engine's client is read here; other sandboxes bound it themselves.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Collection, Mapping, Sequence
+
+import verifiers.v1 as vf
+from verifiers.v1.utils.aio import run_shielded
+
+from rollout_sandbox.toolbox.container_engine import engine_of
+from rollout_sandbox.toolbox.processes import agent_can_cause
+from rollout_sandbox.toolbox.scoring import causes, exempt, is_exempt
+from rollout_sandbox.verifiers_040 import exec_command
+
+OUT_OF_TIME = 124
+"""The exit code of a program that did not end in its time, as of `timeout`."""
+LIMIT_BYTES = 8 << 20
+"""The most that is kept of each stream; a program that prints more is given up, with the exit code of a SIGKILL."""
+_KILLED = 137
+_CHUNK_BYTES = 1 << 16
+
+
+async def is_alive(runtime: vf.Runtime) -> bool:
+    """Whether the sandbox still runs; one that gives no answer in 30 seconds does not."""
+    engine = engine_of(runtime)
+    if engine is not None:
+        return await engine.is_running()
+    try:
+        async with asyncio.timeout(30.0):
+            return bool(await runtime.alive())
+    except TimeoutError:
+        return False
+
+
+async def require_alive(runtime: vf.Runtime, doing: str) -> None:
+    """Return if the sandbox still runs, else raise a `SandboxError` that says what was `doing`."""
+    if not await is_alive(runtime):
+        raise exempt(vf.SandboxError(f"sandbox {runtime.name!r} is gone while {doing}"))
+
+
+async def is_infrastructure(error: Exception, runtime: vf.Runtime | None) -> bool:
+    """Whether an error in scoring a rollout, whose sandbox is `runtime`, says nothing of what the agent made: it is
+    `exempt`, or the sandbox's own service failed, or the sandbox is gone."""
+    if is_exempt(error):
+        return True
+    failed = [one for one in causes(error) if isinstance(one, vf.SandboxError)]
+    if not failed:
+        return False
+    if runtime is None or not agent_can_cause(runtime, failed[0]):
+        return True
+    return not await is_alive(runtime)
+
+
+async def run_for(
+    runtime: vf.Runtime, argv: Sequence[str], seconds: float, failure: str, env: Mapping[str, str] | None = None
+) -> vf.ProgramResult:
+    """Run `argv` for at most `seconds`; out of time, the result has the exit code `OUT_OF_TIME`.
+
+    What it started in the sandbox may still run then. `failure` says what has failed in the message of an error.
+    """
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            client = exec_command(runtime, dict(env or {}))
+            if client is None:
+                return await runtime.run(list(argv), dict(env or {}))
+            return await _collected([*client, *argv])
+    except TimeoutError as error:
+        if not limit.expired():
+            raise vf.SandboxError(f"{failure}: sandbox {runtime.name!r} timed out: {error}") from error
+    except vf.SandboxError as error:
+        raise type(error)(f"{failure}: {error}") from error  # retry rules go by its type
+    return vf.ProgramResult(exit_code=OUT_OF_TIME, stdout="", stderr=f"did not end within {seconds:g} s")
+
+
+async def run_checked(
+    runtime: vf.Runtime,
+    argv: Sequence[str],
+    failure: str,
+    *,
+    seconds: float = 60.0,
+    accepted: Collection[int] = (0,),
+    error: type[vf.RolloutError] = vf.SandboxError,
+    advice: str = "",
+) -> vf.ProgramResult:
+    """The result of `argv`, whose exit code is one of `accepted`.
+
+    Args:
+        argv: The program with its arguments; none is parsed by a shell.
+        failure: What has failed when this fails, to open the message: "workdir '/x' cannot be made".
+        seconds: When it is given up; `accepted` may hold `OUT_OF_TIME`.
+        accepted: Exit codes that are an answer.
+        error: What a failure is in a sandbox that is still alive.
+        advice: What to change, at the end of the message.
+
+    Raises:
+        RolloutError: `error`, with the exit code and the last of what the program said.
+    """
+    result = await run_for(runtime, argv, seconds, failure)
+    answered = result.exit_code in accepted
+    # What came too late may come from a dead sandbox, too.
+    if answered and result.exit_code != OUT_OF_TIME:
+        return result
+    if not await is_alive(runtime):
+        raise exempt(vf.SandboxError(f"sandbox {runtime.name!r} is gone: {failure}"))
+    if answered:
+        return result
+    said = (result.stderr.strip() or result.stdout.strip())[-500:]
+    message = f"{failure} (exit code {result.exit_code})" + (f": {said}" if said else "")
+    raise error(f"{message}; {advice}" if advice else message)
+
+
+async def _collected(command: Sequence[str]) -> vf.ProgramResult:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        async with asyncio.TaskGroup() as group:
+            heads = [group.create_task(_head(stream)) for stream in (process.stdout, process.stderr)]
+        result = vf.ProgramResult(await process.wait(), heads[0].result(), heads[1].result())
+    except* TooMuchOutput:
+        result = vf.ProgramResult(_KILLED, "", f"ended because it printed over {LIMIT_BYTES} bytes")
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await run_shielded(_reaped(process))
+    return result
+
+
+async def _reaped(process: asyncio.subprocess.Process) -> None:
+    """Wait for a killed client; what is left in its pipes is dropped as it is read."""
+    for stream in (process.stdout, process.stderr):
+        while stream is not None and await stream.read(_CHUNK_BYTES):
+            pass
+    await process.wait()
+
+
+class TooMuchOutput(Exception):
+    """A stream is over the limit."""
+
+
+async def _head(stream: asyncio.StreamReader) -> str:
+    """All of a stream's text; `TooMuchOutput` once it is over the limit."""
+    data = bytearray()
+    while block := await stream.read(_CHUNK_BYTES):
+        data += block
+        if len(data) > LIMIT_BYTES:
+            raise TooMuchOutput
+    return data.decode(errors="replace")

@@ -1,0 +1,132 @@
+"""Where scoring works: a home, a temporary directory and settings that the agent had no hand in.
+
+Invariant: everything named here was made after the agent ended. Programs read no start-up file, module, plugin or
+configuration from the agent's home, and of git's settings in the work directory none of those that run a program by
+themselves. Below the work directory and /tmp no link leads to what a verify command has itself: a file that is its own
+command line would hold whatever it looks for.
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import verifiers.v1 as vf
+
+from rollout_sandbox.programs import program_argv, program_text
+from rollout_sandbox.toolbox.agent_programs import AgentCode, RunsAgentCode
+from rollout_sandbox.toolbox.checked_run import require_alive, run_for
+from rollout_sandbox.toolbox.own_shell import put_own_shell
+
+VERIFIER_DIRECTORY = "/logs/verifier"
+REWARD_PATH = f"{VERIFIER_DIRECTORY}/reward.txt"
+_PLACES = ("/tmp", "/var/tmp", "/run", "/dev/shm")
+_SECONDS = 60.0
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_GIT = {
+    # Of the command line's rank, so that they go before the work directory's own settings.
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.pager": "cat",
+    "core.editor": "true",
+    # Without a home there is no exception for a work directory that belongs to another user.
+    "safe.directory": "*",
+}
+
+
+@dataclass
+class ScoringHome:
+    """The place, from the first verify command to the last; `failure` and `reward_file` are known after it."""
+
+    directory: str
+    """Absolute path; empty if the sandbox has no room for it."""
+    problem: str
+    """Why `/logs/verifier` could not be made new, empty if it was."""
+    shell: str = "sh"
+    """The shell that runs verify commands: ours, where the agent can have replaced the sandbox's own."""
+    tools: str = ""
+    """Directories for the front of `PATH`, joined by colons."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of every verify command."""
+    failure: str = ""
+    """Why agent code could not be kept apart from the verify commands, empty if it could."""
+    unready: str = ""
+    """Why the place was not prepared to the end, so that the agent's links may still stand; empty if it was."""
+    reward_file: bool = False
+    """Whether there is anything at the reward file's path."""
+
+
+@asynccontextmanager
+async def scoring_home(runtime: vf.Runtime, workdir: str, *, exposed: bool) -> AsyncIterator[ScoringHome]:
+    """A new home for the verify commands of one rollout, removed afterwards. With `exposed` the agent was root, and
+    programs of the sandbox may be its own."""
+    async with AsyncExitStack() as stack:
+        code: AgentCode | None = None
+        if isinstance(runtime, RunsAgentCode):
+            code = await stack.enter_async_context(runtime.agent_code())
+        own = await put_own_shell(runtime) if exposed else ""
+        home = await _begin(runtime, workdir, code, own)
+        home.environment = _environment(home.directory, code.shared if code else f"{home.directory}/shared", workdir)
+        tools = [own if home.shell != "sh" else "", code.tools if code else f"{home.directory}/bin"]
+        home.tools = ":".join(filter(None, tools))
+        try:
+            yield home
+        finally:
+            await _end(runtime, home)
+            home.failure = home.failure or (code and code.failure) or ""
+
+
+async def _begin(runtime: vf.Runtime, workdir: str, code: AgentCode | None, own: str) -> ScoringHome:
+    helper = "" if code else program_text("run_agent_code.sh")
+    places = (code.scratch,) if code else _PLACES
+    texts = helper, program_text("drop_links.sh")
+    name = f"scoring-{secrets.token_hex(8)}"
+    argv = program_argv("begin_scoring.sh", name, *texts, workdir, VERIFIER_DIRECTORY, *places)
+    # A shell for another kind of processor does not run; the container's own shell may.
+    for shell in (f"{own}/sh", "sh") if own else ("sh",):
+        environment = {"PATH": f"{own}:{_PATH}"} if shell != "sh" else {}
+        made = await run_for(runtime, [shell, *argv[1:]], _SECONDS, "scoring cannot begin", environment)
+        if made.exit_code == 0:
+            directory, _, problem = made.stdout.partition("\n")
+            return ScoringHome(directory if directory.startswith("/") else "", problem.strip()[:500], shell)
+    await require_alive(runtime, "making a place for scoring")
+    return ScoringHome("", f"exit code {made.exit_code}", unready=f"{made.stderr.strip()[-300:]} ({made.exit_code})")
+
+
+async def _end(runtime: vf.Runtime, home: ScoringHome) -> None:
+    """Learn what is left and remove the place; a sandbox that is gone is found out by whoever asks it next."""
+    argv = [home.shell, *program_argv("end_scoring.sh", home.directory, REWARD_PATH)[1:]]
+    environment = {"PATH": f"{home.tools}:{_PATH}"} if home.shell != "sh" else {}
+    for line in (await run_for(runtime, argv, _SECONDS, "scoring cannot end", environment)).stdout.splitlines():
+        word, _, rest = line.partition(" ")
+        home.reward_file = home.reward_file or word == "reward-file"
+        home.failure = rest if word == "failed" else home.failure
+
+
+def _environment(directory: str, shared: str, workdir: str) -> dict[str, str]:
+    home, temporary = (f"{directory}/{name}" if directory else "/nonexistent" for name in ("home", "tmp"))
+    variables = {
+        "HOME": home,
+        "TMPDIR": temporary,
+        **{f"XDG_{name}_HOME": f"{home}/.{name.lower()}" for name in ("CONFIG", "CACHE", "DATA", "STATE")},
+        "XDG_RUNTIME_DIR": temporary,
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONSTARTUP": "",
+        "PYTHONUSERBASE": f"{home}/.local",
+        "BASH_ENV": "",
+        "ENV": "",
+        "PIP_CONFIG_FILE": "/dev/null",
+        "NPM_CONFIG_USERCONFIG": f"{home}/.npmrc",
+        "NPM_CONFIG_GLOBALCONFIG": f"{home}/.npmrc-global",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_SYSTEM": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_COUNT": str(len(_GIT)),
+        "AGENT_CODE_DIR": shared,
+        "AGENT_CODE_WORKDIR": workdir,
+    }
+    for number, (name, value) in enumerate(_GIT.items()):
+        variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
