@@ -14,6 +14,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from opencode_env.own_packages import MARK, OWN_PACKAGES
 
 ROOT = Path(__file__).parent.parent
 REGISTRIES = [
@@ -102,12 +103,49 @@ def imported_distributions(member: Distribution, paths: Iterable[Path]) -> set[s
 def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -> None:
     of_an_extra = {
         name: [path for path in member.files if name in path.relative_to(member.directory).parts]
-        for name in ("conformance", "join", "openenv", "replay", "simulation")
+        for name in ("conformance", "join", "replay")
     }
     always = [path for path in member.files if not any(path in paths for paths in of_an_extra.values())]
     assert imported_distributions(member, always) == member.dependencies
     for name, paths in of_an_extra.items():
         assert imported_distributions(member, paths) - member.dependencies == member.extras.get(name, frozenset())
+
+
+def test_distributions_of_this_project_are_pinned_to_one_another_and_built_from_this_tree() -> None:
+    """A name that another project has on the index is then never taken from there."""
+    versions = {}
+    for member in distributions():
+        project = tomllib.loads((member.directory / "pyproject.toml").read_text())["project"]
+        versions[member.name] = project["version"]
+    locked = {package["name"]: package for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
+    for member in distributions():
+        project = tomllib.loads((member.directory / "pyproject.toml").read_text())["project"]
+        extras = project.get("optional-dependencies", {})
+        lines = [*project["dependencies"], *(line for lines in extras.values() for line in lines)]
+        own = {re.split(r"[<>=!~\[; ]", line)[0]: line for line in lines}
+        assert {name: line for name, line in own.items() if name in versions} == {
+            name: f"{name}=={versions[name]}" for name in own if name in versions
+        }
+        assert locked[member.name]["source"] == {"editable": str(member.directory.relative_to(ROOT))}
+        assert "opencode-rlm" not in own, "somebody else's on the index"
+
+
+def test_every_package_is_marked_as_of_this_project() -> None:
+    assert {one.name: sorted(one.packages) for one in distributions()} == {
+        name: sorted(packages) for name, packages in OWN_PACKAGES.items()
+    }
+    for member in distributions():
+        assert all((member.directory / name / "py.typed").read_text().strip() == MARK for name in member.packages)
+
+
+@pytest.mark.parametrize("name", ["rollout_sandbox", "opencode_rlm"])
+def test_a_foreign_package_of_one_of_our_names_is_refused_by_name(tmp_path: Path, name: str, programs: None) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("print('a stranger ran')")
+    command = [sys.executable, "-c", "import sys; sys.path.insert(0, sys.argv[1]); import opencode_env", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert f"ImportError: {name} in {tmp_path / name / '__init__.py'} is another project's package" in ended.stderr
 
 
 def test_dependencies_point_one_way() -> None:
@@ -123,7 +161,6 @@ def test_a_distribution_is_typed_licensed_and_readable(member: Distribution) -> 
     project = tomllib.loads((member.directory / "pyproject.toml").read_text())["project"]
     assert project["license"] == "Apache-2.0"
     assert (member.directory / project["readme"]).is_file()
-    assert all((member.directory / package / "py.typed").is_file() for package in member.packages)
 
 
 @MEMBERS

@@ -6,8 +6,8 @@ from importlib import import_module
 import pytest
 
 PACKAGES = [
-    *("rollout_sandbox", "opencode_rlm", "opencode_simulation", "opencode_openenv", "opencode_openenv.tbench2"),
-    *("opencode_env", "opencode_env.simulation", "opencode_env.openenv", "opencode_env.openenv.tbench2"),
+    *("rollout_sandbox", "opencode_env", "opencode_rlm", "opencode_simulation", "opencode_openenv"),
+    "opencode_openenv.tbench2",
 ]
 
 

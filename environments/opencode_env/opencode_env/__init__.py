@@ -6,7 +6,11 @@ verifiers, which takes seconds to import.
 
 from typing import TYPE_CHECKING
 
-from rollout_sandbox.lazy_names import lazy_names
+from opencode_env.own_packages import refuse_foreign_packages
+
+refuse_foreign_packages()
+
+from rollout_sandbox.lazy_names import lazy_names  # noqa: E402
 
 if TYPE_CHECKING:
     from opencode_env.cli_agent.outcomes import AgentError as AgentError
