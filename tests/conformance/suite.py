@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.support.programs import finished, own_variables
 
+ROOT = Path(__file__).parents[2]
 PLUGINS = Path(__file__).parent / "plugins"
 
 
@@ -33,8 +34,8 @@ def conformance(directory: Path, *arguments: str, plugins: Sequence[Path] = (PLU
     """One run of the suite in `directory`, with plugins that are not installed on PYTHONPATH."""
     report = directory / "report.xml"
     argv = [sys.executable, "-m", "opencode_env.conformance", *arguments, f"--junit-xml={report}"]
-    argv += ["--basetemp", str(directory / "runs")]
-    env = own_variables(PYTHONPATH=os.pathsep.join(map(str, plugins)))
+    argv += ["--basetemp", str(directory / "runs"), "-p", "tests.support.programs"]
+    env = own_variables(PYTHONPATH=os.pathsep.join(map(str, [*plugins, ROOT])))
     done = finished(argv, directory, env, timeout=1200)
     assert report.exists(), done.stdout + done.stderr
     cases = {case.attrib["name"]: case for case in ET.parse(report).iter("testcase")}

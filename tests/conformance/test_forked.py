@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.conformance.forked import Forked
 
 from tests.support.child import child
+from tests.support.forked import Forked
 from tests.support.processes import alive, parent_of
 from tests.support.programs import finished, own_variables
 from tests.support.user_home import UserHome
 from tests.support.waiting import until
 
+ROOT = Path(__file__).parents[2]
 ORIGINAL_PROGRAM = Path(sys.executable).with_name("vf-eval")
 PROBE = """
 import atexit, json, multiprocessing, os, resource, signal, sys, tempfile, threading
@@ -109,13 +110,14 @@ def test_who_waits_too_long_is_told(place: Path) -> None:
     assert program.wait(60) == -signal.SIGTERM
 
 
-SERVED = """
+SERVED = f"""
 import sys
 from pathlib import Path
-from opencode_env.conformance.forked import Forked, address
+sys.path.append({str(ROOT)!r})
+from tests.support.forked import Forked, address
 for name, server in (("log", None), ("tied", address())):
     with open(name, "wb") as error:
-        print(Forked([sys.executable, "probe_program.py", "wait"], Path.cwd(), {}, error, server=server).pid)
+        print(Forked([sys.executable, "probe_program.py", "wait"], Path.cwd(), dict(), error, server=server).pid)
 sys.stdin.read()
 """
 
@@ -139,10 +141,11 @@ async def test_it_lives_on_when_who_started_it_and_its_server_have_ended_unless_
 
 
 CPU = "import time\nwhile time.process_time() < 0.3: pass\n"
-PARENT = """
+PARENT = f"""
 import os, sys
 from pathlib import Path
-from opencode_env.conformance.forked import Forked
+sys.path.append({str(ROOT)!r})
+from tests.support.forked import Forked
 Forked([sys.executable, "busy.py"], Path.cwd(), dict(os.environ), sys.stderr.buffer).wait()
 """
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from opencode_env.conformance.forked import Forked
 
 from tests.docs.console import (
     commands_of,
@@ -29,6 +28,7 @@ from tests.docs.console import (
 from tests.docs.pages import PACKAGE_PAGES, PAGES, ROOT, Block, blocks_of, name_of
 from tests.env.test_wheels import DOCUMENTED_COMMANDS
 from tests.report import made
+from tests.support.forked import Forked
 from tests.support.light_opencode import light_opencode_in_place
 from tests.support.shims import counted
 

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from opencode_env.conformance.forked import Forked
 from opencode_openenv import OpenCodeEnv
 from opencode_openenv.spec import RolloutSpec
 from openenv.cli.__main__ import app
 from openenv.cli._validation import validate_running_environment
 
+from tests.support.forked import Forked
 from tests.support.openenv_server import openenv_server
 from tests.support.user_home import UserHome, closed_port
 from tests.support.waiting import wait_until

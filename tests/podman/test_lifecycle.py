@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opencode_env.conformance.forked import Forked
 from rollout_sandbox.confined import Bind
 from rollout_sandbox.podman import PodmanBackend, PodmanConfig, PodmanRuntime, is_ours, provision_podman
 from rollout_sandbox.podman.container import ContainerOptions, run_arguments
@@ -22,6 +21,7 @@ from rollout_sandbox.verifiers_040 import supports_users
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig
 
+from tests.support.forked import Forked
 from tests.support.programs import running
 from tests.support.sizes import size
 from tests.support.user_home import podman_containers

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from opencode_env.conformance.forked import Forked
 from pydantic import ValidationError
 from rollout_sandbox.confined import (
     Bind,
@@ -28,6 +27,7 @@ from rollout_sandbox.verifiers_040 import starts_processes
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
 
+from tests.support.forked import Forked
 from tests.support.programs import finished, own_variables, running
 from tests.support.waiting import PATIENCE_SECONDS, until, wait_until
 

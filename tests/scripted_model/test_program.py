@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from opencode_env.conformance.forked import Forked
 from opencode_env.samples import load_samples
 from opencode_env.scripted_model import LABEL
 
+from tests.support.forked import Forked
 from tests.support.programs import finished, own_variables
 from tests.support.waiting import PATIENCE_SECONDS
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from mcp.client.client import Client
-from opencode_env.conformance.forked import Forked
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.cli import main
 from opencode_simulation.episode import EpisodeSpec, Refused
@@ -15,6 +14,7 @@ from opencode_simulation.errors import WorldError
 from opencode_simulation.failure import failure_text
 
 from tests.simulation import failing_worlds
+from tests.support.forked import Forked
 from tests.support.programs import own_variables
 from tests.support.waiting import until
 

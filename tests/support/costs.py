@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.conformance.forked import Forked
 
+from tests.support.forked import Forked
 from tests.support.tiers import programs_of
 
 _PROPERTY = "costs"

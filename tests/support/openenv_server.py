@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opencode_env.conformance.forked import Forked
-
+from tests.support.forked import Forked
 from tests.support.user_home import UserHome
 from tests.support.waiting import wait_until
 

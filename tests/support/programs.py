@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from opencode_env.conformance.forked import Forked, address
-from opencode_env.conformance.forked_servers import fork_servers
+from opencode_env.conformance.user_home import UserHome
+
+from tests.support.forked import Forked, address
+from tests.support.forked_servers import fork_servers
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("LINES", "COLUMNS", "PYTHONUNBUFFERED"):
         os.environ.pop(name, None)
     fork_servers(address())
+    UserHome.start = Forked
     sys.path[:] = IMPORT_PATH or sys.path
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opencode_env.conformance.forked import Forked
 from opencode_env.scripted_model import ScriptedModel
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig
@@ -17,6 +16,7 @@ from verifiers.v1.episode import WireEpisode
 from verifiers.v1.serve import EnvClient, env_config_data
 from verifiers.v1.utils.loaders import load_taskset, resolve_env_config
 
+from tests.support.forked import Forked
 from tests.support.user_home import UserHome, closed_port
 from tests.support.waiting import PATIENCE_SECONDS
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from opencode_env.conformance.forked import Forked, address
-
+from tests.support.forked import Forked, address
 from tests.support.programs import finished
 
 _SHIM = """\

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from opencode_env.conformance.forked import Forked
 from opencode_openenv.tbench2 import Tbench2Action, Tbench2Env
 from opencode_openenv.tbench2.app import serve
 from opencode_openenv.tbench2.models import ActionType
 from opencode_openenv.tbench2.settings import Tbench2ServerConfig
 from openenv.core.generic_client import GenericEnvClient
 
+from tests.support.forked import Forked
 from tests.support.openenv_server import spoken_by
 from tests.support.user_home import UserHome, closed_port, is_closed
 from tests.support.waiting import wait_until

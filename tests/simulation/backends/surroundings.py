@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import yaml
 from aiohttp import web
-from opencode_env.conformance.forked import Forked
 from opencode_env.tool_backends import program as programs
 
+from tests.support.forked import Forked
 from tests.support.programs import running
 from tests.support.served_app import served
 from tests.support.user_home import closed_port

@@ -192,12 +192,12 @@ async def _interrupted(stage: _Stage) -> Evidence:
         def everywhere() -> bool:
             commands = [command.strip() for command in stage.home.processes().values()]
             staged = not stage.subject.confined or all(process in commands for process in INTERRUPTED_PROCESSES)
-            failed = run.process.returncode is not None or "rollout done: " in run.log
+            failed = run.process.poll() is not None or "rollout done: " in run.log
             return failed or (model.active == 1 and staged)
 
         with contextlib.suppress(TimeoutError):  # then it is interrupted where it is, and the tests say what is missing
             await until(everywhere, seconds=_RUN_SECONDS)
-        if run.process.returncode is None:
+        if run.process.poll() is None:
             run.process.send_signal(signal.SIGINT)
         return stage.evidence(await run.finish(_RUN_SECONDS), policy, model.requests)
 

@@ -9,21 +9,57 @@ import contextlib
 import os
 import re
 import socket
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, ClassVar, Protocol
 
 from opencode_rubrics.cache import cache_root
 from verifiers.v1.episode import WireEpisode
 from verifiers.v1.trace import WireTrace
 from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes
 
-from opencode_env.conformance.forked import Forked
 from opencode_env.scripted_model import MODEL_ID
 
 VF_EVAL = Path(sys.executable).with_name("vf-eval")
 _NOT_OURS = ("PRIME_", "VF_", "UV_", "OPENCODE_", "VIRTUAL_ENV", "PYTHON")
+
+
+class Program(Protocol):
+    """A started program."""
+
+    pid: int
+    returncode: Any
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, should it still run."""
+
+    def kill(self) -> None:
+        """End it."""
+
+    async def ended(self) -> int:
+        """Wait for its end in an event loop; the exit code."""
+
+
+class Executed(subprocess.Popen[bytes]):
+    """A program, executed with all its variables."""
+
+    def __init__(self, argv: Sequence[str], directory: Path, environment: Mapping[str, str], error: IO[bytes]) -> None:
+        nothing = subprocess.DEVNULL
+        super().__init__(
+            argv, stdin=nothing, stdout=nothing, stderr=error, cwd=directory, env=environment, start_new_session=True
+        )
+
+    async def ended(self) -> int:
+        """Wait for its end in an event loop; the exit code."""
+        while (code := self.poll()) is None:  # noqa: ASYNC110 - no loop of this process waits for its children
+            await asyncio.sleep(0.02)
+        return code
 
 
 @dataclass(frozen=True)
@@ -73,7 +109,7 @@ class Finished:
 class Running:
     """A started `vf-eval`."""
 
-    def __init__(self, process: Forked, directory: Path, log: Path) -> None:
+    def __init__(self, process: Program, directory: Path, log: Path) -> None:
         self.process = process
         self.directory = directory
         self._log = log
@@ -97,6 +133,9 @@ class Running:
 class UserHome:
     """A home, a temporary directory and a working directory below `root`, which nothing else uses; `python_path` has
     plugins that the run finds by their ids."""
+
+    start: ClassVar[Callable[[Sequence[str], Path, Mapping[str, str], IO[bytes]], Program]] = Executed
+    """What starts programs, given arguments, directory, variables and standard error."""
 
     def __init__(self, root: Path, python_path: Sequence[Path] = ()) -> None:
         self.root = root
@@ -125,7 +164,7 @@ class UserHome:
         argv += ["--output-dir", str(self.root / "runs"), "--run.name", name]
         log = self.root / f"{name}.log"
         with log.open("wb") as stderr:
-            process = await asyncio.to_thread(Forked, argv, self.work, self.environment(env), stderr)
+            process = await asyncio.to_thread(UserHome.start, argv, self.work, self.environment(env), stderr)
         try:
             yield Running(process, self.root / "runs" / name, log)
         finally:

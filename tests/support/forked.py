@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from opencode_env.conformance import fork_server
+from tests.support import fork_server
 
 ADDRESS_VARIABLE = "OPENCODE_ENV_FORK_SERVER"
 """Where a server listens that this process need not start."""
@@ -107,7 +107,7 @@ class Forked:
 
     async def ended(self) -> int:
         """Wait for its end in an event loop."""
-        while (code := self.poll()) is None:  # noqa: ASYNC110
+        while (code := self.poll()) is None:
             await asyncio.sleep(0.02)
         return code
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from verifiers.v1 import runtimes
 
-from opencode_env.conformance.forked import Forked
+from tests.support.forked import Forked
 
 _RUNTIME: Any = getattr(runtimes, "SubprocessRuntime", None)
 _executed = getattr(_RUNTIME, "run_background", None)

@@ -39,7 +39,7 @@ ROOM = 1 << 16
 """Bytes of the variable and of the argument that make room for those of a forked program in `/proc`."""
 MODULES = (
     *("verifiers.v1.cli.eval.main", "verifiers.v1.serve", "verifiers.v1.tasksets", "fastapi"),
-    *("opencode_env.opencode.env", "opencode_env.taskset", "opencode_rlm", "opencode_env.conformance.forked_servers"),
+    *("opencode_env.opencode.env", "opencode_env.taskset", "opencode_rlm", "tests.support.forked_servers"),
 )
 """What most programs import, as far as it is installed."""
 _READ_AT_THE_START = re.compile(r"PYTHON(?!PATH$)|COVERAGE_")
@@ -183,12 +183,14 @@ def _import_all(home: Path) -> dict[str, str | None]:
         return read(environment, name)
 
     kind.__getitem__ = noted  # type: ignore[method-assign]
+    sys.path.insert(0, str(Path(__file__).parents[2]))
     try:
         for module in MODULES:
             if importlib.util.find_spec(module.partition(".")[0]):
                 importlib.import_module(module)
     finally:
         kind.__getitem__ = read  # type: ignore[method-assign]
+        del sys.path[0]
     for each in list(sys.modules.values()):
         classes = [one for one in vars(each).values() if isinstance(one, type) and one.__module__ == each.__name__]
         for owner in (each, *classes):
