@@ -51,7 +51,6 @@ COMMANDS = {
     "python -m opencode_env.scripted_model": "opencode_env.scripted_model.__main__",
     "python -m opencode_simulation": "opencode_simulation.cli",
     "python -m opencode_search": "opencode_search.__main__",
-    "python -m opencode_swe.convert": "opencode_swe.convert",
 }
 NOT_SAID_BY_VERIFIERS = {
     ("--env.timeout", "episode"): "Seconds that an episode's `run()` may take. None: no limit.",

@@ -1,12 +1,12 @@
 """Rows of SWE-bench from before release 5, converted with swebench 4.1.0 in an environment that `uv` makes for it."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opencode_rubrics.swe.installation import parted
-from opencode_swe import convert
 from rollout_sandbox.podman import PodmanConfig
 
 from tests.support.podman import SUITES_IMAGE, base_image
@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not WHOLE, reason="the packages of datasets are installed in make test-whole"),
 ]
 
+CONVERT = Path(__file__).parents[2] / "scripts" / "convert_swe_bench.py"
 CONDA = """mkdir -p /opt/miniconda3/bin && cat > /opt/miniconda3/bin/activate <<'END'
 conda() { :; }
 export PYTHONPATH=/testbed/.deps/site-packages:/testbed:${PYTHONPATH:-}
@@ -33,7 +34,7 @@ END
 
 
 @pytest.fixture
-def converted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def converted(tmp_path: Path) -> list[dict[str, Any]]:
     """The new rows of three old ones, of which one is of no repository that SWE-bench knows."""
     row = {name: value for name, value in swebench(CALCULATOR).items() if name not in ("eval_script", "log_parser")}
     old = [
@@ -42,8 +43,10 @@ def converted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[st
         {**row, "repo": "no/such", "instance_id": "no__such-1"},
     ]
     new = tmp_path / "new.jsonl"
-    assert convert.main([str(write_rows(tmp_path / "old.jsonl", old)), str(new)]) == 1
-    said = capfd.readouterr().err
+    command = ["uv", "run", str(CONVERT), str(write_rows(tmp_path / "old.jsonl", old)), str(new)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    said = done.stderr
     assert "no__such-1 is left out: swebench does not know the repository no/such" in said
     assert "2 of 3 rows are converted" in said
     return [json.loads(line) for line in new.read_text().splitlines()]

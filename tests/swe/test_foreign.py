@@ -1,6 +1,7 @@
 """Parsers of other packages, in a process of their own: here packages that the test makes stand for them."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +9,6 @@ import pytest
 from opencode_rubrics import ScoringError
 from opencode_rubrics.swe.foreign_parsers import command_elsewhere, foreign_of, lacking, variable_of
 from opencode_rubrics.swe.reading import Broken, read_foreign
-from opencode_swe import convert
 from pydantic import JsonValue
 
 from tests.swe.repositories import write_files
@@ -64,6 +64,7 @@ def test_a_log_that_breaks_its_parser_holds_nothing_and_a_missing_parser_is_an_e
         lacking("nothing:of")
 
 
+CONVERT = Path(__file__).parents[2] / "scripts" / "convert_swe_bench.py"
 OLD = {
     "swebench/harness/constants.py": "MAP_REPO_VERSION_TO_SPECS = {'a/b': {'1': 0}}\nFAIL_ONLY_REPOS = {'a/b'}\n",
     "swebench/harness/log_parsers.py": "def parse_log_x(log, spec): ...\nMAP_REPO_TO_PARSER = {'a/b': parse_log_x}\n",
@@ -74,18 +75,20 @@ OLD = {
 
 
 def test_rows_are_converted_by_lines_of_json_and_what_swebench_does_not_know_is_said(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, programs: None
 ) -> None:
     write_files(tmp_path, OLD)
     known = {"instance_id": "x", "repo": "a/b", "version": "1", "problem_statement": "one\u2028two\u0085three\x0cfour"}
     rows = [known, {**known, "instance_id": "y", "repo": "getmoto/moto"}, {**known, "instance_id": "z", "version": "2"}]
     old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
     old.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    assert convert.main(["--python", sys.executable, "--namespace", "n", str(old), str(new)]) == 1
+    command = [sys.executable, str(CONVERT), "--namespace", "n", str(old), str(new)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 1
     (made,) = [json.loads(line) for line in new.read_text(encoding="utf-8").split("\n") if line]
     fields = {"image": "n", "eval_script": "run", "log_parser": "parse_log_x", "eval_type": "fail_only"}
     assert made == {**known, **fields}
-    said = capfd.readouterr().err
+    said = done.stderr
     assert "y is left out: swebench does not know the repository getmoto/moto" in said
     assert "z is left out: swebench does not know version 2 of a/b" in said
     assert "1 of 3 rows are converted" in said

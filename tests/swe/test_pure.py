@@ -408,7 +408,7 @@ def refused(row: dict[str, Any], place: Path) -> str:
 def test_what_cannot_be_judged_is_refused_by_name(tmp_path: Path) -> None:
     row = {name: value for name, value in swebench(STORE).items() if name != "setup"}
     old = {name: value for name, value in row.items() if name not in ("eval_script", "log_parser", "eval_type")}
-    assert "python -m opencode_swe.convert" in refused({**old, "repo": "django/django"}, tmp_path)
+    assert "convert_swe_bench.py" in refused({**old, "repo": "django/django"}, tmp_path)
     gym = refused({**old, "repo": "getmoto/moto"}, tmp_path)
     assert "`swebench` does not know the repository 'getmoto/moto'" in gym
     assert "convert" not in gym

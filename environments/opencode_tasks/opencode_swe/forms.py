@@ -16,11 +16,24 @@ from opencode_rubrics.swe.foreign_parsers import command_elsewhere, lacking
 from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS
 from pydantic import ValidationError
 
-from opencode_swe.convert import KNOWN
 from opencode_swe.fields import names_of, parsed_patch, required_text, reversed_patch, text_of, value_of
 
 _CONDA = "[ ! -f /opt/miniconda3/bin/activate ] || . /opt/miniconda3/bin/activate testbed\n"
 _KEPT = ("instance_id", "repo", "org", "number", "version", "language", "difficulty", "created_at")
+_NAMES = (
+    "Automattic/wp-calypso apache/druid apache/lucene astral-sh/ruff astropy/astropy axios/axios babel/babel "
+    "briannesbitt/carbon burntsushi/ripgrep caddyserver/caddy chartjs/Chart.js diegomura/react-pdf django/django "
+    "facebook/docusaurus faker-ruby/faker fastlane/fastlane fluent/fluentd fmtlib/fmt gin-gonic/gin gohugoio/hugo "
+    "google/gson hashicorp/terraform immutable-js/immutable-js javaparser/javaparser jekyll/jekyll "
+    "jordansissel/fpm jqlang/jq laravel/framework markedjs/marked marshmallow-code/marshmallow "
+    "matplotlib/matplotlib micropython/micropython mrdoob/three.js mwaskom/seaborn nlohmann/json nushell/nushell "
+    "pallets/flask php-cs-fixer/php-cs-fixer phpoffice/phpspreadsheet preactjs/preact processing/p5.js "
+    "projectlombok/lombok prometheus/prometheus psf/requests pvlib/pvlib-python pydata/xarray pydicom/pydicom "
+    "pylint-dev/astroid pylint-dev/pylint pytest-dev/pytest pyvista/pyvista reactivex/rxjava redis/redis "
+    "rubocop/rubocop scikit-learn/scikit-learn sharkdp/bat sphinx-doc/sphinx sqlfluff/sqlfluff sympy/sympy "
+    "tokio-rs/axum tokio-rs/tokio uutils/coreutils valkey-io/valkey vuejs/core "
+)
+_SWEBENCH_KNOWS = frozenset(_NAMES.split())
 _HOME = "/home"
 """Where images of Multi-SWE have their repositories, and the patches and scripts that judge them."""
 _MULTI_SWE_FILES = ("fix.patch", "test.patch", "run.sh", "test-run.sh", "fix-run.sh", "prepare.sh")
@@ -91,7 +104,7 @@ def _form_of(row: Row) -> Callable[[Row], Fields]:
         if needed <= columns and not absent & columns:
             return form
     if {"test_patch", "version", "FAIL_TO_PASS"} <= columns:
-        if (repo := text_of(row, "repo")) not in KNOWN:
+        if (repo := text_of(row, "repo")) not in _SWEBENCH_KNOWS:
             row.refuse(
                 "eval_script",
                 f"is missing, and `swebench` does not know the repository {repo!r}, so that it cannot be made: "
@@ -100,7 +113,7 @@ def _form_of(row: Row) -> Callable[[Row], Fields]:
         row.refuse(
             "eval_script",
             "is missing: these are rows of SWE-bench before release 5; convert them once with "
-            "`python -m opencode_swe.convert ROWS NEW_ROWS`",
+            "`uv run scripts/convert_swe_bench.py ROWS NEW_ROWS` (in the repository of opencode-env)",
         )
     row.refuse(
         "swe", f"is missing, and the columns are those of no known dataset of this kind: {', '.join(sorted(columns))}"

@@ -1,7 +1,14 @@
-"""Runs where `swebench` 4.1.0 is installed, and nothing of ours: usage `convert_program.py ROWS NEW_ROWS NAMESPACE`."""
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["swebench==4.1.0"]
+# ///
+"""Rows of SWE-bench as they were before release 5, with what later rows say themselves.
 
-from __future__ import annotations
+That is `image`, `eval_script`, `log_parser` and `eval_type`, which were a table in `swebench` up to 4.1.0. Its packages
+do not fit beside ours: `uv run` makes an environment of its own. The new rows are read with `swebench` 5.
+"""
 
+import argparse
 import json
 import sys
 from importlib import import_module
@@ -47,12 +54,16 @@ def said(error: Exception) -> str:
 
 def main() -> int:
     """Convert all rows; one that cannot be is told, and left out."""
-    source, target, namespace = sys.argv[1:]
-    rows, failed = rows_of(Path(source)), 0
-    with Path(target).open("w", encoding="utf-8") as file:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", type=Path, help="JSONL or a JSON list, as SWE-bench Verified before release 5")
+    parser.add_argument("new_rows", type=Path, help="JSONL, which --env.taskset.dataset takes")
+    parser.add_argument("--namespace", default="swebench", help="registry namespace of the images (default: swebench)")
+    options = parser.parse_args()
+    rows, failed = rows_of(options.rows), 0
+    with options.new_rows.open("w", encoding="utf-8") as file:
         for row in rows:
             try:
-                file.write(json.dumps(converted(row, namespace)) + "\n")
+                file.write(json.dumps(converted(row, options.namespace)) + "\n")
             except Exception as error:  # noqa: BLE001 - whatever its tables and its look-ups on the network raise
                 failed += 1
                 sys.stderr.write(f"{row.get('instance_id')} is left out: {said(error)}\n")
