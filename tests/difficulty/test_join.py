@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
-from opencode_runs.difficulty.join.join import JoinFigures, JoinOptions, join, join_warnings
+from opencode_env.taskset.difficulty_join import JoinFigures, JoinOptions, join, join_warnings
 from opencode_runs.difficulty.rated import METADATA_KEY
 from opencode_runs.traces.errors import BadInputError, NothingUsableError
 

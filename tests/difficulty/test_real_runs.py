@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from opencode_env.conformance.user_home import VF_EVAL
+from opencode_env.taskset.difficulty_join import JoinOptions, join
 from opencode_runs.difficulty.figures import SourceFigures, TaskFigures, figures
-from opencode_runs.difficulty.join.join import JoinOptions, join
 from opencode_runs.difficulty.rate import rate
 from opencode_runs.difficulty.rated import open_rated
 from opencode_runs.difficulty.recommend import Prior, recommend

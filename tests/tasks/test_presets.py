@@ -10,9 +10,9 @@ import pytest
 from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.opencode.env import OpenCodeEnv
 from opencode_env.taskset import DatasetError, OpenCodeTask, OpenCodeTasksetConfig
+from opencode_env.taskset.difficulty_join import OUR_TASKSETS, RowKeys
 from opencode_env.taskset.row import Row
 from opencode_rubrics import CodeTestsConfig, RemoteHybridMathConfig
-from opencode_runs.difficulty.join.matching import OUR_TASKSETS, RowKeys
 from opencode_tasks import PresetTasksetConfig, preset, preset_seat
 from verifiers.v1.cli.eval.main import main
 from verifiers.v1.utils import loaders

@@ -5,16 +5,12 @@ The light program plays, in `make test-whole` OpenCode.
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from opencode_env.replay import Replay
 from opencode_env.scripted_model import Cassette, Reply, ScriptedModel, ScriptPolicy
-from opencode_runs.turns.cli import main
-from opencode_runs.turns.replay.saved import Replays, replays_text
 
+from scripts.replay import Replay, cassettes, main, replay
 from tests.support.replies import bash, call
 from tests.support.rows import write_rows
 from tests.support.user_home import UserHome
@@ -47,58 +43,52 @@ def run(shared_home: UserHome, module_light_but_in_whole: None) -> Path:
     return asyncio.run(evaluated())
 
 
-@pytest.fixture
-def answered(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[str, Any]]]:
-    """Runs `opencode-turns … --json`; returns the exit code and the only replay."""
-
-    def answered(*arguments: str) -> tuple[int, dict[str, Any]]:
-        code = main([*arguments, "--json"])
-        (one,) = json.loads(capsys.readouterr().out)["replays"]
-        return code, one
-
-    return answered
+def played(source: Path, task: str | None = None, *, pin: bool = False) -> Replay:
+    """The replay of the only rollout."""
+    (cassette,) = cassettes(source, task, None)
+    return asyncio.run(replay(cassette, pin=pin))
 
 
 def test_the_first_difference_is_named_and_pinned_results_leave_none(
-    run: Path, tmp_path: Path, answered: Callable[..., tuple[int, dict[str, Any]]]
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, one = answered("replay", str(run), "--task", "by-chance")
-    assert (code, one["turns"], one["reward"], one["error"]) == (1, len(SCRIPT), 1.0, None)
-    places = [(found["turn"], found["message"], found["role"]) for found in one["differences"]]
+    one = played(run, "by-chance")
+    assert (one.same, one.turns, one.reward, one.error) == (False, len(SCRIPT), 1.0, None)
+    places = [(found.turn, found.message, found.role) for found in one.differences]
     assert places == [(3, 6, "tool"), (4, 8, "tool")]
-    assert one["differences"][0]["how"].startswith("result of bash: ")
+    assert one.differences[0].how.startswith("result of bash: ")
+    assert f"{len(SCRIPT)} turns: differs at turn 3, message 6 (tool): result of bash: " in str(one)
     file = tmp_path / "by-chance.json"
-    assert main(["cassette", str(run), "-o", str(file)]) == 0
+    assert main([str(run), "-o", str(file)]) == 0
     assert Cassette.load(file).task["key"] == "by-chance"
-    code, one = answered("replay", str(file), "--pin")
-    assert (code, one["turns"], one["differences"], one["error"]) == (0, len(SCRIPT), [], None)
-    assert one["replaced"] == 2
-    assert one["recorded_reward"] == one["reward"] == 1.0
+    assert main([str(file), "--pin"]) == 0
+    assert capsys.readouterr().out.endswith(f"{len(SCRIPT)} turns, 2 tool results put in: the same\n")
 
 
 @pytest.mark.parametrize(
     ("played_to", "said"), [("1.9.2", "1.18.33 -> 1.9.2"), ("1.18.33", "1.18.33"), (None, "1.18.33")]
 )
 def test_the_recorded_release_is_named_before_the_one_that_was_played_to(played_to: str | None, said: str) -> None:
-    played = {"task": "k", "trace": "t", "turns": 3, "differences": [], "recorded_reward": 1.0, "reward": 1.0}
-    one = Replay.model_validate({**played, "recorded_opencode": "1.18.33", "opencode": played_to})
-    assert replays_text(Replays(replays=[one], unplayable={})) == f"t  k  OpenCode {said}  3 turns: the same"
+    trace = {"id": "t", "info": {"agent": {"version": "1.18.33"}}, "rewards": {"passed": {"score": 1.0}}}
+    cassette = Cassette.model_validate({"task": {"key": "k"}, "config": {}, "traces": [trace]})
+    one = Replay(cassette, played_to, turns=3, differences=[], replaced=0, reward=1.0, error=None)
+    assert str(one) == f"t  k  OpenCode {said}  3 turns: the same"
 
 
 def test_what_cannot_be_replayed_is_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "branch.json"
-    assert main(["cassette", str(run), "--trace", "zzz", "-o", str(file)]) == 1
+    assert main([str(run), "--trace", "zzz", "-o", str(file)]) == 1
     assert "its tasks: by-chance" in capsys.readouterr().err
-    assert main(["cassette", str(run), "-o", str(file)]) == 0
+    assert main([str(run), "-o", str(file)]) == 0
     saved = json.loads(file.read_text())
     saved["traces"][0]["branch"] = {"trace_id": "t", "turn": 3}
     file.write_text(json.dumps(saved))
-    assert main(["replay", str(file)]) == 1
+    assert main([str(file)]) == 1
     assert "not played: it goes on from a kept turn" in capsys.readouterr().out
     saved["traces"][0]["branch"] = None
     saved["task"]["data"]["verify"] = 7
     file.write_text(json.dumps(saved))
-    assert main(["replay", str(file)]) == 1
+    assert main([str(file)]) == 1
     assert "not played: the task cannot be read" in capsys.readouterr().out
-    assert main(["replay", str(tmp_path / "nothing")]) == 2
+    assert main([str(tmp_path / "nothing")]) == 2
     assert "does not exist" in capsys.readouterr().err

@@ -41,7 +41,7 @@ examples:
   #    {"text": "Done."}]
   python -m opencode_env.scripted_model --port 8000 --script script.json
 
-  # a recorded rollout (opencode-turns cassette RUN -o FILE); where the agent's requests differ is said at the end
+  # a recorded rollout (scripts/replay.py RUN -o FILE); where the agent's requests differ is said at the end
   python -m opencode_env.scripted_model --port 8000 --cassette rollout.json
 
   # the samples, but the second call of every conversation is cut once: faults.json holds

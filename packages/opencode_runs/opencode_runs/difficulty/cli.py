@@ -3,7 +3,7 @@
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from opencode_runs.command import Parser, checked, exit_code_of, print_answer, warn, whole
@@ -233,20 +233,12 @@ def _rate(options: argparse.Namespace) -> None:
 
 
 def _join(options: argparse.Namespace) -> None:
-    # Task keys need the taskset, which imports verifiers: seconds that the other commands save.
-    try:
-        from opencode_runs.difficulty.join.join import JoinOptions, join, join_text, join_warnings
-    except ModuleNotFoundError as error:
-        raise BadInputError(f"join reads datasets as the taskset does ({error}): install opencode-runs[join]") from None
-
-    options.taskset = dict(options.taskset)
-    chosen = JoinOptions(**{field.name: getattr(options, field.name) for field in fields(JoinOptions)})
-    if options.output.suffix.lower() != ".parquet":
-        raise BadInputError(f'output "{options.output}" will hold Parquet: give it a name that ends in .parquet')
-    answer = join(options.dataset, options.runs, options.output, chosen)
-    warn(line for run in answer.runs for line in run.warnings())
-    warn(join_warnings(answer))
-    print_answer(answer, join_text(answer), as_json=options.json)
+    # Task keys are the taskset's, which is a distribution above this one.
+    found = entry_points(group="opencode_runs.difficulty", name="join")
+    if not found:
+        raise BadInputError("join reads datasets as the taskset of opencode-env does: install opencode-env")
+    work: Callable[[argparse.Namespace], None] = found["join"].load()
+    work(options)
 
 
 def _show(options: argparse.Namespace) -> None:

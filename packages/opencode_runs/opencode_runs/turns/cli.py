@@ -4,7 +4,6 @@ import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from opencode_runs.command import Parser, checked, exit_code_of, positive, print_answer, warn, whole
 from opencode_runs.difficulty.outputs import check_output
@@ -12,16 +11,14 @@ from opencode_runs.traces.errors import BadInputError, NothingUsableError
 
 PROG = "opencode-turns"
 DESCRIPTION = """\
-Kept turns of rollouts, and saved rollouts played again.
+Kept turns of rollouts.
 
   list       the kept turns of a run or folder: which can be restored, and why others cannot
   choose     some of them as a dataset for --env.taskset.dataset
   tree       the value of each turn: the mean reward of what went on from it, with an interval
-  replay     recorded answers to a fresh agent, tools run again: the first difference, by turn
-  cassette   one rollout as one file, which `replay` and a test play without a model
 """
 EPILOG = """\
-exit codes: 0 answered, and a replay the same; 1 a replay differs, or nothing to answer with; 2 wrong usage or input.
+exit codes: 0 answered; 1 nothing to answer with; 2 wrong usage or input.
 
 examples:
   vf-eval opencode-env -m my-model --env.turns.keep kept --env.turns.every 5 --run.name first
@@ -29,7 +26,6 @@ examples:
   opencode-turns choose outputs/first --below 1 --turn 5 -o hard.jsonl
   vf-eval opencode-env -m my-model --env.taskset.dataset hard.jsonl -r 8 --run.name second
   opencode-turns tree outputs/first outputs/second --png values.png
-  opencode-turns replay outputs/first --task fix-median --opencode 1.18.34 --pin
 """
 KEPT_HELP = "folder of kept turns, or output directory of the vf-eval that kept them"
 
@@ -58,16 +54,6 @@ def build_parser() -> Parser:
     tree.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="output directory of vf-eval")
     tree.add_argument("--png", type=Path, metavar="FILE", help="draw it (needs opencode-runs[plot])")
     _force(tree)
-    played = command("replay", "play recorded answers to a fresh agent, and name the first difference")
-    played.add_argument("--opencode", metavar="VERSION", help="release to play to (default: the recorded one)")
-    played.add_argument("--pin", action="store_true", help="put recorded tool results in the place of the new ones")
-    recorded = command("cassette", "write one rollout as one file")
-    recorded.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="file to write")
-    _force(recorded)
-    for one in (played, recorded):
-        one.add_argument("run", type=Path, metavar="RUN", help="output directory of vf-eval, or a cassette")
-        one.add_argument("--task", metavar="ID", help="only the task with this id, name or key")
-        one.add_argument("--trace", metavar="ID", help="only the trace whose id begins so")
     return parser
 
 
@@ -138,26 +124,4 @@ def _tree(options: argparse.Namespace) -> None:
     print_answer(answer, tree_text(answer), as_json=options.json)
 
 
-def _replay(options: argparse.Namespace) -> None:
-    saved = _saved()
-    answer = saved.replay_all(options.run, options.task, options.trace, options.opencode, options.pin)
-    print_answer(answer, saved.replays_text(answer), as_json=options.json)
-    if not answer.same:
-        raise NothingUsableError("not every rollout was played and the same")
-
-
-def _cassette(options: argparse.Namespace) -> None:
-    check_output(options.output, force=options.force)
-    _saved().one_cassette(options.run, options.task, options.trace).save(options.output)
-
-
-def _saved() -> Any:
-    # It plays through the environment, which imports verifiers: seconds that the other commands save.
-    try:
-        from opencode_runs.turns.replay import saved
-    except ModuleNotFoundError as error:
-        raise BadInputError(f"replays run the environment ({error}): install opencode-runs[replay]") from None
-    return saved
-
-
-_COMMANDS = {"list": _list, "choose": _choose, "tree": _tree, "replay": _replay, "cassette": _cassette}
+_COMMANDS = {"list": _list, "choose": _choose, "tree": _tree}

@@ -1,1 +1,0 @@
-"""Writes the dataset back with the figures; the only part that needs opencode-env, for its taskset."""

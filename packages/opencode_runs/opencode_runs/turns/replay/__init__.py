@@ -1,1 +1,0 @@
-"""Saved rollouts played again through the environment; of the extra `replay`, as it imports opencode-env."""
