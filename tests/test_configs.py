@@ -11,7 +11,7 @@ import pytest
 from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from renderers.base import MODEL_RENDERER_MAP
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 from verifiers.v1.cli.eval.main import main
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.configs.serve import ServeConfig, pool_serve_kwargs

@@ -19,7 +19,7 @@ from tests.test_structure import sources
 
 VERIFIERS = f"verifiers {version('verifiers')}"
 AFTER_0_4_0 = Version(version("verifiers")) > Version("0.4.0")
-"""As in `rollout_sandbox.verifiers_040`, which may be what cannot be imported."""
+"""As in `rollout_sandbox.compat`, which may be what cannot be imported."""
 
 
 def by_path(members: Mapping[str, str]) -> dict[str, str | None]:

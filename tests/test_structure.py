@@ -25,11 +25,10 @@ IN_THE_SANDBOX = ("mathverdict", "supervisor")
 
 READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.tables")
 SANDBOX_FLOOR = [
-    f"rollout_sandbox.{name}"
-    for name in ("verifiers_040", "provisioning", "programs", "file_lock", "surrogates", "at_exit")
+    f"rollout_sandbox.{name}" for name in ("compat", "provisioning", "programs", "file_lock", "surrogates", "at_exit")
 ]
 FLOORS = {
-    "rollout_sandbox.verifiers_040": set[str](),
+    "rollout_sandbox.compat": set[str](),
     "rollout_sandbox.toolbox": {*SANDBOX_FLOOR},
     "rollout_sandbox.confined": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox"},
     "rollout_sandbox.podman": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox", "rollout_sandbox.confined"},
@@ -167,11 +166,10 @@ def test_nothing_below_is_changed_from_above_at_import() -> None:
     assert changed == []
 
 
-def test_only_the_folder_of_an_old_version_of_verifiers_asks_which_is_installed() -> None:
-    folder = "rollout_sandbox.verifiers_040"
+def test_only_the_module_for_versions_of_verifiers_asks_which_is_installed() -> None:
     asking = {module for module, path in sources().items() if "AFTER_0_4_0" in path.read_text()}
-    outside = {module for module in asking if not f"{module}.".startswith(f"{folder}.")}
-    assert outside == {"rollout_sandbox.podman.config"}  # whose other branch is what verifiers 0.4.0 itself has
+    # The other branch of podman's is what verifiers 0.4.0 itself has.
+    assert asking == {"rollout_sandbox.compat", "rollout_sandbox.podman.config"}
 
 
 ASKED_WITHOUT_AN_ARGUMENT = {
@@ -242,10 +240,6 @@ def test_a_broad_except_that_does_not_raise_says_why() -> None:
 SMALL_ON_PURPOSE = {
     "opencode_rlm.taskset": "a name of the package's interface, imported on first use",
     "opencode_simulation.rollout_toolset": "a program: verifiers starts the module of a tool server",
-    **{
-        f"rollout_sandbox.verifiers_040.{name}": "one module for each thing that differs between versions"
-        for name in ("containers", "custom", "dialects", "harnesses", "runtimes", "tasks", "traces")
-    },
 }
 """Modules under 40 lines with a single importer, and why."""
 

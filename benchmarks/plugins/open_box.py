@@ -3,7 +3,7 @@
 It stands for a container on machines that have no container engine; what it costs is left out of every comparison.
 """
 
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 
 if AFTER_0_4_0:
     from typing import Any

@@ -10,8 +10,8 @@ from typing import Any
 import verifiers.v1 as vf
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.opencode import OpenCodeHarnessConfig
+from rollout_sandbox.compat import run_program
 from rollout_sandbox.confined import Bind
-from rollout_sandbox.verifiers_040 import run_program
 
 __all__ = ["ProgramAgentEnv", "ProgramAgentHarness"]
 

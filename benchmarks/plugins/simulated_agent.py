@@ -13,8 +13,8 @@ from typing import Any
 import verifiers.v1 as vf
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.opencode import OpenCodeHarnessConfig
+from rollout_sandbox.compat import Runtime, SubprocessBackend
 from rollout_sandbox.provisioning import provisioned
-from rollout_sandbox.verifiers_040 import Runtime, SubprocessBackend
 from verifiers.v1.runtimes import SubprocessConfig
 
 __all__ = ["SimulatedAgentEnv", "SimulatedAgentHarness", "SimulatedAgentTaskset"]

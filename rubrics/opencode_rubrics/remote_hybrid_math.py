@@ -18,13 +18,13 @@ from typing import Any, Literal
 
 import verifiers.v1 as vf
 from pydantic import Field
+from rollout_sandbox.compat import starts_processes, supports_users
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked
 from rollout_sandbox.toolbox.pieces import send_in_pieces
 from rollout_sandbox.toolbox.processes import TrustedSystem, end_agent, others_held
 from rollout_sandbox.toolbox.scoring import ScoringError
 from rollout_sandbox.toolbox.workdir import in_workdir
-from rollout_sandbox.verifiers_040 import starts_processes, supports_users
 
 from opencode_rubrics.hybrid_math import MathConfig, MathRubric, Ruling
 from opencode_rubrics.math.rules_result import RulesResult, rules_result

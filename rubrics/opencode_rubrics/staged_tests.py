@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import verifiers.v1 as vf
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from rollout_sandbox.compat import lift_network
 from rollout_sandbox.toolbox.archives import unpack_new
 from rollout_sandbox.toolbox.command import CommandResult, run_command
 from rollout_sandbox.toolbox.processes import TrustedSystem
 from rollout_sandbox.toolbox.scoring import ScoringError
 from rollout_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
-from rollout_sandbox.verifiers_040 import lift_network
 
 from opencode_rubrics.reward_file import Verdict
 

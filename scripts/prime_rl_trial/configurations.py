@@ -7,7 +7,7 @@ from typing import Any
 
 from prime_rl.configs.evals import EvalsConfig
 from prime_rl.configs.rl import RLConfig
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 
 from scripts.prime_rl_trial.sources import as_evals, read
 

@@ -13,7 +13,7 @@ from opencode_env.named_agents.npm_trees import make_tree, node_tree
 from opencode_env.opencode.env import opencode2_tree
 from opencode_env.scripted_model import Reply
 from opencode_env.scripted_model.request import ChatRequest
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 
 from tests.support.opencode2 import SUPPORTED, npm_with_opencode2
 from tests.support.rows import write_rows

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 
 from tests.support.replies import bash
 from tests.support.rows import probe, probe_arguments, write_rows

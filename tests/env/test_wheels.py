@@ -16,7 +16,7 @@ import pytest
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, WorldsPolicy
 from opencode_env.scripted_model.request import ChatRequest
 from packaging.version import Version
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 
 from tests.support.light_opencode import REAL, light_opencode_in_place
 from tests.support.programs import finished

@@ -17,7 +17,7 @@ from opencode_env.cli_agent.interception.call_slots import CallSlots
 from opencode_env.cli_agent.interception.cpu_budget import Memory
 from opencode_env.cli_agent.interception.refusals import error_answer
 from opencode_env.cli_agent.rollout import rollout_of
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 from verifiers.v1.dialects import DIALECTS
 
 from tests.gateway.test_masking import completion, provided

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from opencode_env.cli_agent.interception import role_interception
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
+from rollout_sandbox.compat import backend_of
 from rollout_sandbox.conformance.promises import runs
-from rollout_sandbox.verifiers_040 import backend_of
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.runtimes import Runtime
 

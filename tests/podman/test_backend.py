@@ -2,8 +2,8 @@
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from rollout_sandbox.compat import AFTER_0_4_0, backend_of
 from rollout_sandbox.podman import PodmanConfig
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0, backend_of
 from verifiers.v1.runtimes import RuntimeConfig, provision_runtime
 
 pytestmark = [

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rollout_sandbox.compat import supports_users
 from rollout_sandbox.confined import Bind
 from rollout_sandbox.podman import PodmanBackend, PodmanConfig, PodmanRuntime, is_ours, provision_podman
 from rollout_sandbox.podman.container import ContainerOptions, run_arguments
 from rollout_sandbox.podman.engine import is_passing
 from rollout_sandbox.podman.engine import start_failure as describe
 from rollout_sandbox.provisioning import provisioned
-from rollout_sandbox.verifiers_040 import supports_users
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig
 

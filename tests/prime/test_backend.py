@@ -2,7 +2,7 @@
 
 import pytest
 from pydantic import TypeAdapter
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 from verifiers.v1.runtimes import RuntimeConfig, provision_runtime
 
 from tests.support.prime_api import PrimeApi

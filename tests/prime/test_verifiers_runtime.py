@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from rollout_sandbox.verifiers_040 import start_process
+from rollout_sandbox.compat import start_process
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, provision_runtime
 

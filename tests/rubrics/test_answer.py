@@ -4,7 +4,7 @@ import pytest
 import verifiers.v1 as vf
 from opencode_rubrics import AnswerConfig, AnswerRubric
 from pydantic import ValidationError
-from rollout_sandbox.verifiers_040 import backend_of
+from rollout_sandbox.compat import backend_of
 
 from tests.rubrics.conftest import CheckedData, trace_of
 

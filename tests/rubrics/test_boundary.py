@@ -19,6 +19,7 @@ from opencode_env.cli_agent.classification import zero_spoilt
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_rubrics import AnyTrace, Rubric, RubricConfig, RubricGroup, RubricGroupConfig, run_checked
 from opencode_rubrics.rubric import Place
+from rollout_sandbox.compat import backend_of
 from rollout_sandbox.toolbox.files import read_file
 from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, attach, not_the_agents
 from verifiers.v1.harnesses.bash import BashHarness, BashHarnessConfig
@@ -381,7 +382,7 @@ async def test_a_program_that_fails_in_a_living_sandbox_is_held_against_an_untou
     await spare.run(["touch", "/app/broken"], {})
     with pytest.raises(ScoringError, match=r"the check failed.*a neutral answer fails as well"):
         await rubric.score(DATA, trace, confined)
-    await spare.stop()
+    await backend_of(spare).stop()
     with pytest.raises(ScoringError):
         await rubric.score(DATA, trace, confined)
 
@@ -389,7 +390,7 @@ async def test_a_program_that_fails_in_a_living_sandbox_is_held_against_an_untou
 async def test_a_sandbox_that_is_gone_is_an_error(confined: vf.Runtime, spare: vf.Runtime) -> None:
     trace = trace_of(DATA, "x")
     with_boxes(trace, spare)
-    await confined.stop()
+    await backend_of(confined).stop()
     with pytest.raises(vf.SandboxError):
         await SandboxedRubric(RubricConfig(type="sandboxed")).score(DATA, trace, confined)
 

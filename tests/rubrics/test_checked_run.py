@@ -3,8 +3,8 @@
 import pytest
 import verifiers.v1 as vf
 from opencode_rubrics import ScoringError, run_checked
+from rollout_sandbox.compat import backend_of
 from rollout_sandbox.toolbox.checked_run import OUT_OF_TIME
-from rollout_sandbox.verifiers_040 import backend_of
 
 
 async def test_an_accepted_exit_code_is_an_answer(box: vf.Runtime) -> None:

@@ -6,8 +6,8 @@ import time
 import pytest
 import verifiers.v1 as vf
 from opencode_rubrics import run_command
+from rollout_sandbox.compat import backend_of
 from rollout_sandbox.conformance.promises import runs
-from rollout_sandbox.verifiers_040 import backend_of
 
 from tests.support.machine import assert_no_longer
 from tests.support.waiting import until

@@ -23,7 +23,7 @@ from opencode_rubrics import (
 from opencode_rubrics.math import scorer_bundle
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 from opencode_rubrics.math.verdict_programs.in_sandbox import READY
-from rollout_sandbox.verifiers_040 import backend_of
+from rollout_sandbox.compat import backend_of
 
 from tests.rubrics.judge_server import Step, judge_server
 from tests.rubrics.math_places import Place, PlaceOf, confined_place

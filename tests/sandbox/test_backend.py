@@ -2,7 +2,7 @@
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 from verifiers.v1.runtimes import RuntimeConfig, provision_runtime
 
 pytestmark = pytest.mark.skipif(not AFTER_0_4_0, reason="verifiers 0.4.0 makes runtimes of its own types only")

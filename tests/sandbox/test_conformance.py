@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from rollout_sandbox.compat import AFTER_0_4_0
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from rollout_sandbox.conformance import PROMISES, Broken, NotAsked, Promise, Subject
 from rollout_sandbox.conformance.__main__ import main
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
 from verifiers.v1.runtimes import Runtime
 
 pytestmark = pytest.mark.usefixtures("sandboxes")

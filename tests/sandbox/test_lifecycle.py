@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from rollout_sandbox.compat import starts_processes
 from rollout_sandbox.confined import (
     Bind,
     BubblewrapBackend,
@@ -23,7 +24,6 @@ from rollout_sandbox.confined import (
 )
 from rollout_sandbox.confined import directory as directories
 from rollout_sandbox.conformance.promises import host_pids_of, unused_seconds
-from rollout_sandbox.verifiers_040 import starts_processes
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 
 
 def reaching(allow: list[str]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from opencode_env.taskset import DatasetError, OpenCodeTaskData
+from rollout_sandbox.compat import asked_network
 from rollout_sandbox.toolbox.archives import pack_directory
-from rollout_sandbox.verifiers_040 import asked_network
 
 from tests.task_folders.folders import CONTAINERS, COUNT, FOLDERS, SOLVED, folder_task
 from tests.taskset.files import tasks, write_jsonl

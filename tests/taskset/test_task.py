@@ -10,8 +10,8 @@ from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskD
 from opencode_rubrics import AnswerConfig, AnyTrace, VerifyCommandsConfig
 from pydantic import ValidationError
 from pydantic_config import BaseConfig, cli
+from rollout_sandbox.compat import backend_of
 from rollout_sandbox.conformance.promises import runs
-from rollout_sandbox.verifiers_040 import backend_of
 
 from tests.rubrics.conftest import confined, trace_of
 from tests.support.machine import assert_no_longer

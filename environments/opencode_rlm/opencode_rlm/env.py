@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
-from rollout_sandbox.verifiers_040 import drop_with
+from rollout_sandbox.compat import drop_with
 from verifiers.v1.agent import Agents
 from verifiers.v1.episode import Episode
 from verifiers.v1.runtimes import Runtime

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import verifiers.v1 as vf
+from rollout_sandbox.compat import start_process
 from rollout_sandbox.toolbox.checked_run import require_alive
 from rollout_sandbox.toolbox.scoring import ScoringError
-from rollout_sandbox.verifiers_040 import start_process
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.math.verdict_programs.in_sandbox import READY

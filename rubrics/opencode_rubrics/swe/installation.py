@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
+from rollout_sandbox.compat import lift_network
 from rollout_sandbox.toolbox.checked_run import run_for
 from rollout_sandbox.toolbox.command import run_command
-from rollout_sandbox.verifiers_040 import lift_network
 
 from opencode_rubrics.swe.problem import SweProblem
 

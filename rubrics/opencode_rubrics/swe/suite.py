@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 
 import verifiers.v1 as vf
 from pydantic import JsonValue
+from rollout_sandbox.compat import lift_network
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive
 from rollout_sandbox.toolbox.command import CommandResult, run_command
 from rollout_sandbox.toolbox.files import upload_bundle
 from rollout_sandbox.toolbox.scoring import ScoringError, scoring_of
-from rollout_sandbox.verifiers_040 import lift_network
 
 from opencode_rubrics.swe.foreign_parsers import foreign_of
 from opencode_rubrics.swe.parsers import PARSERS

@@ -7,7 +7,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_env.cli_agent.outcome_rule import Patience
-from rollout_sandbox.verifiers_040 import run_program
+from rollout_sandbox.compat import run_program
 
 __all__ = ["BrokenAgentHarness"]
 

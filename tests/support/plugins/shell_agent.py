@@ -8,7 +8,7 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.seats import local_seat
 from opencode_rubrics import cleanup
-from rollout_sandbox.verifiers_040 import run_program
+from rollout_sandbox.compat import run_program
 
 __all__ = ["ShellAgentEnv", "ShellAgentHarness"]
 

@@ -18,11 +18,11 @@ from typing import Any, ClassVar, Generic
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
 from opencode_rubrics.cache import cache_root, require_cache
 from pydantic import Field, field_validator, model_validator
+from rollout_sandbox.compat import GONE_RUNTIMES, asked_network
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from rollout_sandbox.prime import PrimeLimits, Turns
 from rollout_sandbox.surrogates import replace_surrogates
 from rollout_sandbox.toolbox.scoring import BoxOrder, attach
-from rollout_sandbox.verifiers_040 import GONE_RUNTIMES, asked_network
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
 from verifiers.v1.clients import ModelContext

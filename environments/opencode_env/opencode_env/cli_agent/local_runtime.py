@@ -14,11 +14,11 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
+from rollout_sandbox.compat import Runtime, SubprocessBackend
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from rollout_sandbox.file_lock import private_directory
 from rollout_sandbox.provisioning import provisioned
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from rollout_sandbox.verifiers_040 import Runtime, SubprocessBackend
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError, TaskError
 from verifiers.v1.runtimes import ProgramResult, RuntimeProcess, SubprocessConfig

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from pydantic import model_validator
-from rollout_sandbox.verifiers_040 import OPENCODE_HARNESSES
+from rollout_sandbox.compat import OPENCODE_HARNESSES
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
 

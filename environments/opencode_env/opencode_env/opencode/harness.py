@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any, ClassVar
 
+from rollout_sandbox.compat import is_this_machine
 from rollout_sandbox.confined import Bind
 from rollout_sandbox.toolbox.processes import EndsAgentProcesses
-from rollout_sandbox.verifiers_040 import is_this_machine
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.harness import Harness

@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from opencode_rubrics import run_checked
+from rollout_sandbox.compat import is_this_machine
 from rollout_sandbox.toolbox.pieces import send_in_pieces
-from rollout_sandbox.verifiers_040 import is_this_machine
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
 

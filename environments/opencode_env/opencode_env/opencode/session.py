@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from opencode_rubrics import upload_bundle, workdir_of
-from rollout_sandbox.verifiers_040 import run_program
+from rollout_sandbox.compat import run_program
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError
 from verifiers.v1.harness import Harness, HarnessSession

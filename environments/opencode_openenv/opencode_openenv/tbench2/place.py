@@ -7,10 +7,10 @@ from typing import Any
 
 from opencode_env.cli_agent.containers import build_task_image
 from opencode_env.cli_agent.local_runtime import provision_local
+from rollout_sandbox.compat import asked_network
 from rollout_sandbox.confined import LocalSandboxConfig, require_private_workdir
 from rollout_sandbox.podman import is_ours, provision_podman
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from rollout_sandbox.verifiers_040 import asked_network
 from verifiers.v1.errors import TaskError
 from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig, provision_runtime
 from verifiers.v1.task import Task

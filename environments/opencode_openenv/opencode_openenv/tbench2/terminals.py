@@ -12,10 +12,10 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
+from rollout_sandbox.compat import start_process
 from rollout_sandbox.toolbox.checked_run import OUT_OF_TIME, run_for
 from rollout_sandbox.toolbox.command import MARK_VARIABLE, end_marked
 from rollout_sandbox.toolbox.processes import EndsAgentProcesses
-from rollout_sandbox.verifiers_040 import start_process
 from verifiers.v1.runtimes import RuntimeProcess
 
 MAX_OUTPUT_CHARS = 100_000

@@ -11,12 +11,12 @@ from pydantic import Field, model_validator
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import TaskError
 
+from rollout_sandbox.compat import CustomRuntimeConfig, CustomRuntimeInfo
 from rollout_sandbox.confined.arguments import require_private_workdir
 from rollout_sandbox.confined.bubblewrap import require_bubblewrap
 from rollout_sandbox.confined.config import LocalSandboxConfig
 from rollout_sandbox.confined.runtime import BubblewrapBackend
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from rollout_sandbox.verifiers_040 import CustomRuntimeConfig, CustomRuntimeInfo
 
 
 class ConfinedConfig(LocalSandboxConfig, CustomRuntimeConfig, NetworkPolicyConfig):

@@ -22,6 +22,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 from verifiers.v1.utils.aio import run_shielded
 
+from rollout_sandbox.compat import Runtime, RuntimeBackend
 from rollout_sandbox.confined.agent_code import SHARED, AgentCodeServer, ConfinedPrograms, shown_areas
 from rollout_sandbox.confined.commands import Commands
 from rollout_sandbox.confined.config import Bind, LocalSandboxConfig
@@ -39,7 +40,6 @@ from rollout_sandbox.provisioning import provisioned
 from rollout_sandbox.toolbox.agent_programs import ProgramLimits
 from rollout_sandbox.toolbox.kept_files import KeptFiles, keep, put
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from rollout_sandbox.verifiers_040 import Runtime, RuntimeBackend
 
 _PORT_FILE = "MCP_PORT_FILE"
 """The variable that names the file in which a tool server says its port; only tool servers have it."""

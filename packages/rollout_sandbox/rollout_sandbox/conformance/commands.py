@@ -6,6 +6,7 @@ from functools import partial
 
 from verifiers.v1.errors import SandboxError
 
+from rollout_sandbox.compat import backend_of, start_process, starts_processes, supports_users
 from rollout_sandbox.conformance.promises import (
     Broken,
     NotAsked,
@@ -20,7 +21,6 @@ from rollout_sandbox.conformance.promises import (
 )
 from rollout_sandbox.toolbox.command import run_command
 from rollout_sandbox.toolbox.processes import EndsAgentProcesses
-from rollout_sandbox.verifiers_040 import backend_of, start_process, starts_processes, supports_users
 
 _LONG = "x" * 100_000
 _DELAYS_S = (0.01, 0.02, 0.05, 0.1, 0.2)

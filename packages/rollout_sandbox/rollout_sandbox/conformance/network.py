@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import verifiers.v1 as vf
 
+from rollout_sandbox.compat import backend_of
 from rollout_sandbox.conformance.promises import (
     Broken,
     NotAsked,
@@ -17,7 +18,6 @@ from rollout_sandbox.conformance.promises import (
     require_python,
     until,
 )
-from rollout_sandbox.verifiers_040 import backend_of
 
 _GATEWAYS = "print(*(l.split()[2] for l in open('/proc/net/route') if l.split()[1] == '00000000'))"
 

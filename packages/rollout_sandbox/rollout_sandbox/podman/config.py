@@ -1,6 +1,6 @@
 """What a user chooses about a podman container, under 0.4.0 with the options of verifiers' own."""
 
-from rollout_sandbox.verifiers_040 import AFTER_0_4_0
+from rollout_sandbox.compat import AFTER_0_4_0
 
 if AFTER_0_4_0:
     from typing import Self

@@ -22,6 +22,7 @@ from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult, RuntimeConfig, RuntimeProcess
 
+from rollout_sandbox.compat import Runtime, RuntimeBackend
 from rollout_sandbox.confined import Bind
 from rollout_sandbox.confined.files import read_answer
 from rollout_sandbox.confined.network_relays import NetworkRelays
@@ -33,7 +34,6 @@ from rollout_sandbox.podman.container import Container, ContainerOptions
 from rollout_sandbox.provisioning import provisioned
 from rollout_sandbox.toolbox.kept_files import KeptFiles
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
-from rollout_sandbox.verifiers_040 import Runtime, RuntimeBackend
 
 
 class PodmanBackend(RuntimeBackend):

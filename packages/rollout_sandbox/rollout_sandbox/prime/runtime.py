@@ -21,13 +21,13 @@ from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, RuntimeProcess
 
+from rollout_sandbox.compat import CustomRuntimeConfig, PrimeBackend, Runtime
 from rollout_sandbox.prime.commands import agent_can_cause, run_command
 from rollout_sandbox.prime.connections import prepare
 from rollout_sandbox.prime.errors import SDK_ERRORS, TOO_MANY, classified, http_status, repeated
 from rollout_sandbox.prime.ownership import OwnedClient, Ownership
 from rollout_sandbox.prime.turns import PrimeLimits, StartRecord, taken_turn
 from rollout_sandbox.provisioning import provisioned
-from rollout_sandbox.verifiers_040 import CustomRuntimeConfig, PrimeBackend, Runtime
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.prime")
 

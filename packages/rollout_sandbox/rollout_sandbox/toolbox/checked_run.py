@@ -19,10 +19,10 @@ from collections.abc import Collection, Mapping, Sequence
 import verifiers.v1 as vf
 from verifiers.v1.utils.aio import run_shielded
 
+from rollout_sandbox.compat import exec_command
 from rollout_sandbox.toolbox.container_engine import engine_of
 from rollout_sandbox.toolbox.processes import agent_can_cause
 from rollout_sandbox.toolbox.scoring import causes, exempt, is_exempt
-from rollout_sandbox.verifiers_040 import exec_command
 
 OUT_OF_TIME = 124
 """The exit code of a program that did not end in its time, as of `timeout`."""

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 import verifiers.v1 as vf
 
-from rollout_sandbox.verifiers_040 import engine_program
+from rollout_sandbox.compat import engine_program
 
 
 @dataclass(frozen=True)

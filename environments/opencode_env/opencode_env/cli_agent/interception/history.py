@@ -8,7 +8,7 @@ request stays as it came.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rollout_sandbox.verifiers_040 import index_nodes
+from rollout_sandbox.compat import index_nodes
 from verifiers.v1.dialects import ChatDialect
 from verifiers.v1.dialects.chat import message_to_wire, parse_message
 from verifiers.v1.graph import MessageNode

@@ -3,7 +3,7 @@
 from typing import Any
 
 from aiohttp import web
-from rollout_sandbox.verifiers_040 import error_body
+from rollout_sandbox.compat import error_body
 from verifiers.v1.dialects import Dialect
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_rubrics.staged_tests import StagedTests, VerifierBox
+from rollout_sandbox.compat import network_fields
 from rollout_sandbox.toolbox.archives import pack_directory
-from rollout_sandbox.verifiers_040 import network_fields
 
 from opencode_env.taskset.errors import DatasetError
 from opencode_env.taskset.folders.declaration import CONFIG_FILE, Declaration, literal_variables, read_declaration

@@ -15,10 +15,10 @@ from typing import Any
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, run_command, upload_bundle, workdir_of
 from pydantic import JsonValue
+from rollout_sandbox.compat import is_this_machine
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.toolbox.archives import pack_directory, unpack_new
 from rollout_sandbox.toolbox.processes import EndsAgentProcesses
-from rollout_sandbox.verifiers_040 import is_this_machine
 from verifiers.v1.state import state_cls
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
