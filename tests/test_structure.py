@@ -169,7 +169,7 @@ def test_nothing_below_is_changed_from_above_at_import() -> None:
 def test_only_the_module_for_versions_of_verifiers_asks_which_is_installed() -> None:
     asking = {module for module, path in sources().items() if "AFTER_0_4_0" in path.read_text()}
     # The other branch of podman's is what verifiers 0.4.0 itself has.
-    assert asking == {"rollout_sandbox.compat", "rollout_sandbox.podman.config"}
+    assert asking == {"rollout_sandbox.compat", "rollout_sandbox.podman.runtime"}
 
 
 ASKED_WITHOUT_AN_ARGUMENT = {

@@ -7,7 +7,7 @@ import pytest
 from rollout_sandbox.compat import start_process
 from rollout_sandbox.conformance.promises import runs
 from rollout_sandbox.podman import PodmanRuntime
-from rollout_sandbox.podman.commands import without_proxy
+from rollout_sandbox.podman.runtime import without_proxy
 from verifiers.v1.errors import SandboxError
 
 from tests.support.waiting import until

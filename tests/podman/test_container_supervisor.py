@@ -13,8 +13,8 @@ import pytest
 from rollout_sandbox.confined.supervisor import container_supervisor, processes
 from rollout_sandbox.conformance.promises import LIST_PROCESSES, runs
 from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
-from rollout_sandbox.podman.commands import Commands
 from rollout_sandbox.podman.container import Container, ContainerOptions
+from rollout_sandbox.podman.runtime import Commands
 from verifiers.v1.errors import SandboxError
 
 from tests.support.child import child

@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 from opencode_env.cli_agent.process_fence import ProcessFence
-from rollout_sandbox.prime import commands, provision_prime
+from rollout_sandbox.prime import provision_prime
+from rollout_sandbox.prime import runtime as runtime_module
 from rollout_sandbox.prime.errors import SandboxEndedError, SandboxGatewayError, SandboxMemoryError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
@@ -103,7 +104,7 @@ async def taken_over(api: PrimeApi) -> AsyncIterator[Runtime]:
 
 async def spoil(box: Runtime, first: str) -> None:
     """Have the shell around a command do something first; what looks for its end, or ends it, is sound."""
-    sound = f"wait=*|{commands.MARK}=*"
+    sound = f"wait=*|{runtime_module.MARK}=*"
     shell = f'sh() {{ case "${{@: -1}}" in {sound}) ;; *) {first};; esac; command sh "$@"; }}'
     await box.write("/tmp/shell", shell.encode())
 
@@ -154,7 +155,7 @@ async def test_an_agent_that_replaced_the_shell_kept_itself_from_being_ended(tak
 async def test_what_the_platform_says_as_processes_are_ended_is_no_deed_of_the_agent(
     api: PrimeApi, box: Runtime, short_pauses: None, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
-    monkeypatch.setattr(commands, "_SILENCE_S", 0.1)
+    monkeypatch.setattr(runtime_module, "_SILENCE_S", 0.1)
     fence = ProcessFence(box)
     await fence.mark()
     if failure == "node":
@@ -176,7 +177,7 @@ async def test_what_floods_a_commands_end_is_not_kept(taken_over: Runtime, caplo
 async def test_an_answer_that_nobody_understands_is_no_error_of_the_platform(
     taken_over: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "_SILENCE_S", 0.1)
+    monkeypatch.setattr(runtime_module, "_SILENCE_S", 0.1)
     await taken_over.write("/tmp/shell", b"sh() { echo HTTP 503; }")
     with pytest.raises(SandboxEndedError, match="HTTP 503") as raised:
         await taken_over.run(["true"], {})
@@ -215,7 +216,7 @@ async def test_a_long_command_that_could_not_be_uploaded_is_no_deed_of_an_agent(
 async def test_a_sandbox_that_says_at_once_that_a_command_goes_on_is_not_asked_at_once_again(
     api: PrimeApi, taken_over: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "_WAIT_S", pause := 0.3)
+    monkeypatch.setattr(runtime_module, "_WAIT_S", pause := 0.3)
     await taken_over.write("/tmp/shell", b"sh() { echo running; }")
     before, started = api.requests["Start"], time.monotonic()
     command = asyncio.ensure_future(taken_over.run(["true"], {}))

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 from opencode_env.cli_agent.outcomes import retries_of_outcomes
-from rollout_sandbox.prime import commands, provision_prime
+from rollout_sandbox.prime import provision_prime
+from rollout_sandbox.prime import runtime as runtime_module
 from rollout_sandbox.prime.errors import SandboxDiskError
 from rollout_sandbox.programs import program_argv
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
@@ -44,7 +45,7 @@ async def test_what_could_not_run_on_a_full_disk_has_failed_and_says_why(
     def full(name: str, *operands: str) -> list[str]:
         return ["sh", "-c", "echo full"] if name == "remote_run.sh" else program_argv(name, *operands)
 
-    monkeypatch.setattr(commands, "program_argv", full)
+    monkeypatch.setattr(runtime_module, "program_argv", full)
     async with provision_prime(PrimeConfig(), 60) as box:
         done = await box.run(["true"], {})
     assert (done.exit_code, done.stdout) == (125, "")

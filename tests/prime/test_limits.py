@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE_SECONDS, until
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK waits 10 and 30 s after a refusal, and we 5 to 60 s."""
     monkeypatch.setattr(sdk._PLATFORM_RETRY_WAIT, "_rate_limit_delays", (0.2, 0.2))
-    monkeypatch.setattr(runtime_module, "_PAUSES_S", (0.2, 0.2))
+    monkeypatch.setattr(runtime_module, "_CREATION_PAUSES_S", (0.2, 0.2))
 
 
 async def rollout(turns: Turns, config: PrimeConfig, until_done: asyncio.Event | None = None) -> StartRecord:

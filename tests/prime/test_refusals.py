@@ -6,7 +6,7 @@ import logging
 import pytest
 from opencode_env.cli_agent.outcomes import retries_of_outcomes
 from prime_sandboxes.core import client as sdk
-from rollout_sandbox.prime import PrimeLimits, Turns, commands, ownership, provision_prime
+from rollout_sandbox.prime import PrimeLimits, Turns, ownership, provision_prime
 from rollout_sandbox.prime import runtime as runtime_module
 from rollout_sandbox.prime.command_line import main
 from rollout_sandbox.prime.errors import SandboxAccessError, SandboxGatewayError, SandboxNotReadyError
@@ -31,7 +31,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sdk._RateLimitAwareWait, "__call__", lambda *_: 0.01)
     monkeypatch.setattr("prime_sandboxes.process._STREAM_RECONNECT_BACKOFF_SECONDS", 0.01)
     monkeypatch.setattr(runtime_module, "_PAUSES_S", (0.1,))
-    monkeypatch.setattr(commands, "_SILENCE_S", 0.1)
+    monkeypatch.setattr(runtime_module, "_SILENCE_S", 0.1)
     monkeypatch.setattr(ownership, "_DELETION_PAUSES_S", (0.01, 0.01, 0.01))
 
 
@@ -77,7 +77,7 @@ async def test_each_answer_on_the_way_back_to_a_command_whose_stream_broke_is_an
 ) -> None:
     """`Connect` attaches to it again, `auth` gives a new token for an old one; `get`, where no command gets through,
     says whether the sandbox is there."""
-    monkeypatch.setattr(commands, "_PAUSES_S", (0.01,))
+    monkeypatch.setattr(runtime_module, "_PAUSES_S", (0.01,))
     async with provision_prime(PrimeConfig(), 60) as box:
         command = await running(box, "until [ -e /tmp/go ]; do sleep 0.05; done; exit 5")
         faults = [Fault(route, status=status, times=FOR_EVER)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, ScoringError, VerifyCommandsConfig, VerifyCommandsRubric
-from rollout_sandbox.toolbox.own_shell import is_static
+from rollout_sandbox.toolbox.scoring_home import is_static
 
 from tests.rubrics.conftest import CheckedData, trace_of
 from tests.support.sizes import size

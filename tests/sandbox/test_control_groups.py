@@ -3,8 +3,14 @@
 from pathlib import Path
 
 import pytest
-from rollout_sandbox.confined.control_groups import ControlGroup, Hierarchies, hierarchies, sweep_groups
-from rollout_sandbox.confined.memory_kills import MemoryKills, of_group
+from rollout_sandbox.confined.control_groups import (
+    ControlGroup,
+    Hierarchies,
+    MemoryKills,
+    hierarchies,
+    kills_of_group,
+    sweep_groups,
+)
 
 FIRST_VERSION = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -136,5 +142,5 @@ def test_what_another_sandboxs_limit_ended_is_counted_for_that_one_only(tmp_path
         (tmp_path / name / "memory.oom_control").write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n")
         (tmp_path / name / "memory.max_usage_in_bytes").write_text(f"{used << 20}\n")
         (tmp_path / name / "memory.limit_in_bytes").write_text(f"{1000 << 20}\n")
-    found = [of_group(tmp_path / name) for name in ("ours", "at its limit", "the machine's")]
+    found = [kills_of_group(tmp_path / name) for name in ("ours", "at its limit", "the machine's")]
     assert found == [MemoryKills(), MemoryKills(at_limit=1), MemoryKills(below_limit=2)]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from rollout_sandbox.confined import ConfinedRuntime, allowance
+from rollout_sandbox.confined import ConfinedRuntime, control_groups
 from rollout_sandbox.confined.control_groups import Hierarchies, host_hierarchies
 from rollout_sandbox.conformance.promises import host_pids_of, program
 from verifiers.v1.runtimes import ProgramResult
@@ -105,7 +105,7 @@ async def test_a_memory_bomb_is_killed_and_its_shell_sees_it(
     places: AsyncExitStack, monkeypatch: pytest.MonkeyPatch, bomb: str, groups: bool
 ) -> None:
     if not groups:  # as on a host where none can be made
-        monkeypatch.setattr(allowance, "host_hierarchies", lambda: Hierarchies({}))
+        monkeypatch.setattr(control_groups, "host_hierarchies", lambda: Hierarchies({}))
     box = await started(places, max_memory="256MiB")
     result = await sh(box, f"({MEMORY_BOMBS[bomb]}) & wait $!; echo $?; echo alive")
     assert result.stdout.split()[-1] == "alive"

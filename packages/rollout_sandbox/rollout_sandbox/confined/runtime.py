@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -24,22 +24,148 @@ from verifiers.v1.utils.aio import run_shielded
 
 from rollout_sandbox.compat import Runtime, RuntimeBackend
 from rollout_sandbox.confined.agent_code import SHARED, AgentCodeServer, ConfinedPrograms, shown_areas
-from rollout_sandbox.confined.commands import Commands
+from rollout_sandbox.confined.channel import Channel
 from rollout_sandbox.confined.config import Bind, LocalSandboxConfig
+from rollout_sandbox.confined.control_groups import kills_of_machine
+from rollout_sandbox.confined.directory import HOME
 from rollout_sandbox.confined.disk import DiskWatch
 from rollout_sandbox.confined.files import read_answer, read_file, write_file
 from rollout_sandbox.confined.interpreter import base_python
-from rollout_sandbox.confined.memory_kills import of_machine
 from rollout_sandbox.confined.network_relays import NetworkRelays
-from rollout_sandbox.confined.process import ConfinedProcess
+from rollout_sandbox.confined.process import ConfinedProcess, PipeReader, pipes
 from rollout_sandbox.confined.sandbox import Sandbox
 from rollout_sandbox.confined.users import SandboxUser
 from rollout_sandbox.confined.uv_scripts import prepare_script
 from rollout_sandbox.programs import program_text
 from rollout_sandbox.provisioning import provisioned
 from rollout_sandbox.toolbox.agent_programs import ProgramLimits
-from rollout_sandbox.toolbox.kept_files import KeptFiles, keep, put
+from rollout_sandbox.toolbox.kept_files import KeptFiles, NotKept, keep, put
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
+
+_END_TIMEOUT_S = 60.0
+_SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
+
+
+def _base_environment(allow: Iterable[str]) -> dict[str, str]:
+    """What every program sees before the task and the call add to it: nothing of the host's environment but language,
+    time zone and what the user names."""
+    path = list(_SYSTEM_PATH)
+    if not any(os.access(f"{directory}/python3", os.X_OK) for directory in path):
+        path.append(f"{sys.base_prefix}/bin")
+    shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
+    own = {"PATH": ":".join(path), "HOME": HOME, "USER": "agent", "LOGNAME": "agent", "SHELL": shell, "LANG": "C.UTF-8"}
+    let_in = {"LANG", "LANGUAGE", "TZ", *allow}
+    return own | {name: value for name, value in os.environ.items() if name in let_in or name.startswith("LC_")}
+
+
+class Commands:
+    """Starts programs through process 1; `env_allow` names host variables that they see."""
+
+    def __init__(self, sandbox: Sandbox, env_allow: list[str]) -> None:
+        self._sandbox = sandbox
+        self._environment = _base_environment(env_allow)
+        self._processes: list[ConfinedProcess] = []
+        self._holding = asyncio.Lock()
+        self._alone = False
+        """Whether these are the commands of whoever holds the sandbox's other processes still."""
+
+    def _request(self, argv: list[str], env: Mapping[str, str], log: str = "") -> list[str]:
+        settings = [f"{name}={value}" for name, value in {**self._environment, **env}.items()]
+        return ["spawn", "alone" if self._alone else "", log, str(len(argv)), *argv, *settings]
+
+    async def _turn(self) -> Channel:
+        """The channel to process 1, once nobody else holds this sandbox's processes."""
+        channel = self._sandbox.channel
+        if not self._alone:
+            async with self._holding:
+                pass
+        return channel
+
+    @contextlib.asynccontextmanager
+    async def others_held(self, *, spare: bool = False) -> AsyncIterator["Commands"]:
+        """Hold still whatever runs; only commands that are started through what this yields run meanwhile.
+
+        Where that cannot be had for sure although the kernel could do it, what runs is ended instead, if not `spare`.
+
+        Raises:
+            NotKept: it could not be had, and what runs was spared.
+        """
+        async with self._holding:
+            channel, group = self._sandbox.channel, self._sandbox.allowance.group
+            try:
+                running = int((await channel.request("hold")).text)
+                if running and group is not None and group.can_freeze and not await asyncio.to_thread(group.freeze):
+                    if spare:
+                        raise NotKept("what ran in the sandbox could not be held still")
+                    group.thaw()
+                    await self.end("end_everything")
+                alone = copy.copy(self)
+                alone._alone = True
+                yield alone
+            finally:
+                await run_shielded(self._release())
+
+    async def _release(self) -> None:
+        if self._sandbox.allowance.group is not None:
+            self._sandbox.allowance.group.thaw()
+        with contextlib.suppress(SandboxError):  # gone, which the next command says
+            await self._sandbox.channel.request("release")
+
+    async def run(self, argv: list[str], env: Mapping[str, str]) -> ProgramResult:
+        """Run a command to its end; cancelling ends its whole tree before the cancellation goes on."""
+        channel = await self._turn()
+        (out, out_inside), (err, err_inside) = pipes(2)
+        readers = PipeReader(out), PipeReader(err)
+        try:
+            command, exited = channel.submit(*self._request(argv, env), fds=(out_inside, err_inside))
+            try:
+                code = int((await exited).text)
+            except asyncio.CancelledError:
+                # Gone already, or ended as a whole just now: nothing of the command is left then.
+                with contextlib.suppress(SandboxError):
+                    await run_shielded(self.end("end", command))
+                raise
+            stdout, stderr = (reader.finish() for reader in readers)
+            return ProgramResult(code, stdout, stderr)
+        finally:
+            for reader in readers:
+                reader.close()
+
+    async def open(self, argv: list[str], env: Mapping[str, str]) -> ConfinedProcess:
+        """Start a process whose three streams stay open."""
+        process = ConfinedProcess(await self._turn(), *self._request(argv, env))
+        self._processes.append(process)
+        return process
+
+    async def background(self, argv: list[str], env: Mapping[str, str], log: str) -> None:
+        """Start a process that nobody waits for, with its output in the file `log` inside."""
+        (await self._turn()).submit(*self._request(argv, env, log))
+
+    async def relieve(self, commands_too: bool) -> int:
+        """Kill what the running commands have started, or them as well; returns how many processes that were.
+
+        None while the others are held: they add nothing, and whoever runs alone is not to pay for what they left.
+        """
+        if self._holding.locked():
+            return 0
+        return int((await self._sandbox.channel.request("relieve", "all" if commands_too else "")).text)
+
+    async def end(self, kind: str, *fields: str) -> None:
+        """Have process 1 end processes; a sandbox that cannot is ended as a whole."""
+        try:
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                reply = await self._sandbox.channel.request(kind, *fields)
+                self._sandbox.outlived |= reply.text == "outlived"
+        except (SandboxError, TimeoutError) as error:
+            self._sandbox.close_channel()
+            await run_shielded(asyncio.to_thread(self._sandbox.kill))
+            raise SandboxError(f"processes in sandbox {self._sandbox.name} could not be ended: {error}") from error
+
+    def close(self) -> None:
+        """Release the streams of live processes; idempotent, on the event loop."""
+        for process in self._processes:
+            process.close()
+
 
 _PORT_FILE = "MCP_PORT_FILE"
 """The variable that names the file in which a tool server says its port; only tool servers have it."""
@@ -95,7 +221,7 @@ class BubblewrapBackend(RuntimeBackend):
 
     async def start(self) -> None:
         """Start the sandbox (about 20 ms)."""
-        self.killed_before = of_machine()
+        self.killed_before = kills_of_machine()
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
         await self.sandbox.start(self.binds, temporary)
         self.info.id = f"/tmp/{temporary}"
@@ -217,7 +343,7 @@ class ConfinedRuntime(Runtime):
         group = self.backend.sandbox.allowance.group
         if group is not None and group.limits_memory:
             return group.memory_kills().below_limit
-        return of_machine() - self.backend.killed_before
+        return kills_of_machine() - self.backend.killed_before
 
     async def exec(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
         return await self.backend.exec(self, argv, env)

@@ -4,7 +4,7 @@ Each promise is a check of any runtime of verifiers, with what to change where i
 runtimes are these checks, and what only they promise.
 """
 
-from rollout_sandbox.conformance import commands, files, isolation, limits, network  # noqa: F401 - they register theirs
+from rollout_sandbox.conformance import commands, isolation, network  # noqa: F401 - they register theirs
 from rollout_sandbox.conformance.promises import PROMISES, Broken, NotAsked, Promise, Subject
 
 __all__ = ["PROMISES", "Broken", "NotAsked", "Promise", "Subject"]
