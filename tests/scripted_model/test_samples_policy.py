@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from opencode_env.samples import load_samples
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
-from opencode_env.scripted_model.samples_policy import coin
-from opencode_env.scripted_model.solutions import SOLUTIONS
+from opencode_env.scripted_model.samples_policy import SOLUTIONS, coin
 
 from tests.scripted_model.client import Body, send, user
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 from opencode_env.scripted_model import ChatRequest, Policy, Reply, ScriptedModel
-from opencode_env.scripted_model.playing import Performance
+from opencode_env.scripted_model.server import Performance
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.taskset import DatasetError, OpenCodeTaskset, OpenCodeTasksetConfig
-from opencode_env.taskset.sources import task_folders
+from opencode_env.taskset.sources import reading as source_reading
 
 from tests.task_folders.folders import CONTAINERS, COUNT, FOLDERS, SOLVED, folder_task
 from tests.taskset.files import tasks, write_jsonl
@@ -147,7 +147,7 @@ def test_a_large_folder_gives_its_first_tasks_before_the_rest_is_read(
         shutil.rmtree(folder / name)
     shutil.copytree(COUNT, folder / "zz-last")
     (folder / "zz-last" / "instruction.md").write_text("")
-    monkeypatch.setattr(task_folders, "AT_ONCE", 2)
+    monkeypatch.setattr(source_reading, "AT_ONCE", 2)
     reading = iter(OpenCodeTaskset(OpenCodeTasksetConfig(dataset=str(folder))))
     assert [next(reading).data.id for _ in SOLVED] == SOLVED
     with pytest.raises(DatasetError, match=r"1 of \d+ task directories.*\n.*zz-last"):

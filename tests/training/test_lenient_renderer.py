@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception.lenient_renderer import NAMELESS, lenient
+from opencode_env.cli_agent.interception.training_client import NAMELESS, lenient
 from renderers import GLM45Renderer, GLM45RendererConfig, Qwen3RendererConfig, create_renderer
 from renderers.base import ToolCallParseStatus, is_multimodal, load_tokenizer
 

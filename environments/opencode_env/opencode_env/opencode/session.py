@@ -1,32 +1,42 @@
-"""One rollout's OpenCode inside one sandbox: prepared once, run once per segment."""
+"""One rollout's OpenCode inside one sandbox: prepared once, run once per segment, and judged by what came of it.
+
+Until its model has called a tool, here is the one place that tells for OpenCode what the policy did from what the
+infrastructure did to it; from then on `cli_agent.outcome_rule` judges what is raised here once more. OpenCode's exit
+code alone tells neither: it is 0 after some failures and 1 after some ends that are the model's doing, so the calls
+that the interception recorded come first.
+"""
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from opencode_rubrics import upload_bundle, workdir_of
 from rollout_sandbox.compat import run_program
 from verifiers.v1.clients import ModelContext
-from verifiers.v1.errors import HarnessError, SandboxError, TaskError
+from verifiers.v1.errors import HarnessError, ProviderError, SandboxError, TaskError
 from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
+from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Messages
 
 from opencode_env.cli_agent.interception import own_calls
+from opencode_env.cli_agent.interception.conversations import history_forks
+from opencode_env.cli_agent.outcome_rule import overflowed, require_model_calls
 from opencode_env.cli_agent.outcomes import ConfigurationError, Outcome
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.progress import run_started
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.traces import AnyTrace, agent_record
+from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
-from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
+from opencode_env.opencode.harness_config import BUILT_IN_TOOLS, OpenCodeHarnessConfig
 from opencode_env.opencode.install import install
 from opencode_env.opencode.install_record import InstallRecord
 from opencode_env.opencode.opencode_config import build_config, render_config
-from opencode_env.opencode.outcome import AgentOutcome, SegmentRecord, outcome_of, rollout_metrics
 from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt, shows_images
 from opencode_env.opencode.state import (
     CONFIG_DIR,
@@ -38,6 +48,81 @@ from opencode_env.opencode.state import (
     systems_of,
     write_state,
 )
+
+_TIMED_OUT = "The operation timed out."
+"""OpenCode's words when `provider_timeout` is over. The interception is still waiting then and has recorded no call."""
+
+
+class AgentOutcome(StrEnum):
+    """How a sound run ended."""
+
+    COMPLETED = "completed"
+    """OpenCode exited by itself after the model's last answer."""
+    STOPPED = "stopped"
+    """A limit or a `@stop` refused the next turn; the trace's stop condition names it."""
+    CONTEXT_WINDOW = "context_window"
+    """The endpoint refused the request because the conversation no longer fits the model's window."""
+    CONTENT_FILTER = "content_filter"
+    """The endpoint ended the answer for its content."""
+
+
+@dataclass(frozen=True)
+class SegmentRecord:
+    """What is known of one run of OpenCode."""
+
+    exit_code: int
+    calls: Sequence[ModelCall]
+    """The model calls of this run, in order of their end."""
+    stop_condition: str | None
+    log: RunLog
+    overdue: bool = True
+    """Whether a model call may have been under way for as long as OpenCode waits."""
+
+
+def outcome_of(segment: SegmentRecord) -> AgentOutcome:
+    """How a run ended, if that was the policy's doing.
+
+    Raises:
+        ProviderError: a model call failed or took too long, and OpenCode did not recover from it.
+        InterceptionError: a model call failed on the path between OpenCode and the interception.
+        HarnessError: OpenCode crashed, was killed, reported an error, or ended without a single model call.
+    """
+    if segment.stop_condition is not None:
+        return AgentOutcome.STOPPED
+    error = segment.log.error
+    if segment.overdue and segment.exit_code == 1 and error is not None and error.message == _TIMED_OUT:
+        raise ProviderError(_describe(segment, "gave up waiting for the model (provider_timeout)"), status_code=504)
+    require_model_calls(segment.calls, _state(segment))
+    if overflowed(segment.calls):
+        return AgentOutcome.CONTEXT_WINDOW
+    last = segment.calls[-1]
+    if segment.exit_code == 0 and segment.log.error is None:
+        return AgentOutcome.COMPLETED
+    if segment.exit_code == 1 and last.finish_reason is None and last.node is not None:
+        return AgentOutcome.CONTENT_FILTER
+    if segment.exit_code < 0 or segment.exit_code > 128:
+        raise HarnessError(_describe(segment, "was killed or crashed"))
+    raise HarnessError(_describe(segment, "reported an error"))
+
+
+def _describe(segment: SegmentRecord, what: str) -> str:
+    return f"OpenCode {what} {_state(segment)}"
+
+
+def _state(segment: SegmentRecord) -> str:
+    error = segment.log.error
+    named = f": {error.name}: {error.message}" if error else ""
+    tail = segment.log.tail(1500) or "<no output>"
+    return f"(exit {segment.exit_code}){named}; the end of its log:\n{tail}"
+
+
+def rollout_metrics(trace: AnyTrace) -> dict[str, float]:
+    """How often the model called each of OpenCode's own tools that it was offered, and how often the history of a
+    conversation changed."""
+    counts, offered = tool_counts(trace), {tool.name.lower() for node in trace.nodes for tool in node.tools}
+    tools = {f"{tool}_calls": float(counts[tool]) for tool in BUILT_IN_TOOLS if tool in offered}
+    return {**tools, "history_forks": history_forks(trace)}
+
 
 MAX_LOG_BYTES = 64 * 1024 * 1024
 """Cap of the log file that `log_dir` keeps per rollout."""

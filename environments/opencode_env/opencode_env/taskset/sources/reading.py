@@ -7,21 +7,197 @@ comes); the columns of a part are checked before a row of it is read; an empty r
 """
 
 import glob
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import chain, compress
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.taskset.columns import asked_columns
 from opencode_env.taskset.config import OpenCodeTasksetConfig
 from opencode_env.taskset.difficulty_filter import FilterReport, Mask, RewardRange
 from opencode_env.taskset.errors import DatasetError, nearest_name
-from opencode_env.taskset.folders.reading import task_directories
+from opencode_env.taskset.folders.reading import read_folder, task_directories
+from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.row import Row
-from opencode_env.taskset.sources import datasets_library
 from opencode_env.taskset.sources.jsonl_file import JsonlFile
-from opencode_env.taskset.sources.part import CsvFile, LoadedTable, ParquetFile, Part
+from opencode_env.taskset.sources.part import (
+    RATINGS_PER_BATCH,
+    ROWS_PER_BATCH,
+    CsvFile,
+    LoadedTable,
+    ParquetFile,
+    Part,
+    TablePart,
+)
 from opencode_env.taskset.sources.splits import pick_split, split_of_file
-from opencode_env.taskset.sources.task_folders import TaskFolders
+
+
+class ArrowDataset(TablePart):
+    """A `datasets.Dataset` as a dataset part; stretches of which no row is kept are not read."""
+
+    def __init__(self, dataset: Any, origin: str) -> None:
+        super().__init__(origin)
+        # In this format cells are not decoded: a picture stays the bytes that it is.
+        self._dataset = dataset.with_format("arrow")
+
+    def schema(self) -> pa.Schema:
+        return self._dataset.features.arrow_schema
+
+    def stretches(self, key: str | None) -> Iterator[tuple[int, Iterable[Any]]]:
+        table, size = self._dataset, ROWS_PER_BATCH
+        if key is not None:
+            top = key if key in table.column_names else key.partition(".")[0]
+            table, size = table.select_columns([top]), RATINGS_PER_BATCH
+        for start in range(0, len(table), size):
+            # A map, so that a stretch that is skipped is not read.
+            yield min(size, len(table) - start), map(table.__getitem__, [slice(start, start + size)])
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Whether `folder` was written by `save_to_disk`."""
+    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
+
+
+def open_saved_dataset(folder: Path, split: str | None) -> ArrowDataset:
+    """The saved dataset in `folder`, or its `split`.
+
+    Raises:
+        DatasetError: the folder cannot be read, or has no such split.
+    """
+    import datasets
+
+    try:
+        saved: Any = datasets.load_from_disk(str(folder))
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{folder}: no readable saved dataset: {error}") from error
+    several = isinstance(saved, datasets.DatasetDict)
+    picked = pick_split(str(folder), list(saved) if several else [str(saved.split or "train")], split)
+    return ArrowDataset(saved[picked] if several else saved, str(folder))
+
+
+def open_hub_dataset(config: OpenCodeTasksetConfig) -> ArrowDataset:
+    """The configured Hub dataset, downloaded if it is not in the cache yet.
+
+    Raises:
+        DatasetError: there is no such dataset, subset, split or revision, or it cannot be fetched.
+    """
+    return ArrowDataset(_load(config, streaming=False), config.dataset_name)
+
+
+def stream_hub_tables(config: OpenCodeTasksetConfig) -> Iterator[Any]:
+    """The configured Hub dataset as small Arrow tables, fetched as they are asked for.
+
+    Raises:
+        DatasetError: as `open_hub_dataset`.
+    """
+    yield from _load(config, streaming=True).with_format("arrow").iter(batch_size=64)
+
+
+def _load(config: OpenCodeTasksetConfig, *, streaming: bool) -> Any:
+    import datasets
+
+    name, subset, revision = config.dataset_name, config.dataset_subset, config.revision
+    wanted = config.dataset_split or "train"
+    options: dict[str, Any] = {"name": subset, "revision": revision, "streaming": streaming}
+    try:
+        try:
+            return datasets.load_dataset(name, split=wanted, **options)
+        except ValueError:
+            # Perhaps the split. Asking first would need the network even for a dataset in the cache.
+            splits = datasets.get_dataset_split_names(name, subset, revision=revision)
+            split = pick_split(name, splits, config.dataset_split)
+            if split == wanted:
+                raise
+            return datasets.load_dataset(name, split=split, **options)
+    except DatasetError:
+        raise
+    # RuntimeError is what `datasets` raises for a dataset that needs code of its own to load.
+    except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
+        raise DatasetError(f'Hub dataset "{name}": {type(error).__name__}: {error}') from error
+
+
+AT_ONCE = 128
+"""Directories that are read before the first of them is a task."""
+
+logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
+
+
+class TaskFolders(Part):
+    """Task directories in the order of their names; what each says about itself are its columns. Those that cannot be
+    honoured are refused together, or left out (`skip_unsupported`), before the first row; of more than `AT_ONCE`, so
+    many at a time, before the first row of each stretch."""
+
+    def __init__(self, root: Path, directories: list[Path], config: OpenCodeTasksetConfig) -> None:
+        super().__init__(str(root))
+        self._root = root
+        self._directories = directories
+        self._config = config
+
+    def column_names(self) -> list[str]:
+        return _columns(self._first)
+
+    def ratings(self, key: str) -> Iterator[Any]:
+        for row in self._all:
+            found = row.get(key)
+            yield pa.array([found if isinstance(found, int | float) else None], pa.float64())
+
+    def rows(self, mask: Mask | None) -> Iterator[Row]:
+        if mask is not None:
+            return compress(self._all, mask.to_pylist())
+        later = range(AT_ONCE, len(self._directories), AT_ONCE)
+        return chain(self._first, chain.from_iterable(map(self._read, later)))
+
+    @cached_property
+    def _all(self) -> list[Row]:
+        return list(self.rows(None))
+
+    @cached_property
+    def _first(self) -> list[Row]:
+        return self._read(0)
+
+    def _read(self, start: int) -> list[Row]:
+        """The rows of one stretch of directories."""
+        read: list[Row] = []
+        refused: list[str] = []
+        for number, directory in enumerate(self._directories[start : start + AT_ONCE], start=start + 1):
+            try:
+                read.append(read_folder(directory, self._root, number))
+            except DatasetError as error:
+                refused.append(str(error))
+        # A column that is asked for and in none of them is a mistake of the configuration's, and told as such.
+        if set(asked_columns(self._config).values()).issubset(_columns(read)):
+            reasons = [self._unmappable(row) for row in read]
+            read = [row for row, why in zip(read, reasons, strict=True) if not why]
+            refused += filter(None, reasons)
+        if refused:
+            self._tell(refused, left=len(read))
+        return read
+
+    def _unmappable(self, row: Row) -> str:
+        """Why the row is not a task; empty if it is one."""
+        try:
+            RowMapper(self._config).task_data(row)
+        except ValueError as error:
+            return str(error) if isinstance(error, DatasetError) else f"{row.origin}: {error}"
+        return ""
+
+    def _tell(self, refused: list[str], left: int) -> None:
+        count = f"{len(refused)} of {len(self._directories)} task directories"
+        listed = "".join(f"\n  {why}" for why in refused)
+        if self._config.skip_unsupported and (left or len(self._directories) > AT_ONCE):
+            logger.warning('dataset "%s": %s are left out (skip_unsupported):%s', self._root, count, listed)
+            return
+        way = "" if self._config.skip_unsupported else "; --env.taskset.skip-unsupported leaves them out"
+        raise DatasetError(f'dataset "{self._root}": {count} cannot be honoured here{way}:{listed}')
+
+
+def _columns(rows: list[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.values))
 
 
 def read_rows(config: OpenCodeTasksetConfig, *, asked: Mapping[str, str] | None = None) -> Iterator[Row]:
@@ -37,7 +213,7 @@ def read_rows(config: OpenCodeTasksetConfig, *, asked: Mapping[str, str] | None 
         raise DatasetError(f'dataset "{config.dataset_name}": skip_unsupported applies to folders of task directories')
     streamed = parts is None and config.streaming
     if parts is None:
-        parts = _stream(config) if streamed else [datasets_library.open_hub_dataset(config)]
+        parts = _stream(config) if streamed else [open_hub_dataset(config)]
     columns = asked_columns(config) if asked is None else dict(asked)
     rows = _selected(parts, config, columns, streamed=streamed)
     first = next(rows, None)
@@ -49,7 +225,7 @@ def read_rows(config: OpenCodeTasksetConfig, *, asked: Mapping[str, str] | None 
 
 def _stream(config: OpenCodeTasksetConfig) -> Iterator[Part]:
     first = 1
-    for table in datasets_library.stream_hub_tables(config):
+    for table in stream_hub_tables(config):
         yield LoadedTable(config.dataset_name, table, first)
         first += table.num_rows
 
@@ -103,13 +279,13 @@ def find_local_parts(config: OpenCodeTasksetConfig) -> list[Part] | None:
     name = config.dataset_name
     if config.revision is not None:
         raise DatasetError(f'dataset "{name}" is local: revision applies to Hub datasets only')
-    if path.is_dir() and not datasets_library.is_saved_dataset(path):
+    if path.is_dir() and not is_saved_dataset(path):
         return _folder_parts(path, config)
     if config.dataset_subset is not None:
         applies = "applies to Hub datasets and folders of files only: set it to None"
         raise DatasetError(f'dataset "{name}": dataset_subset {applies}')
     if path.is_dir():
-        return [datasets_library.open_saved_dataset(path, split)]
+        return [open_saved_dataset(path, split)]
     if path.is_file():
         if path.suffix not in _FORMATS:
             raise DatasetError(f'dataset "{path}": files can be {_SUFFIXES}, not "{path.suffix}"')
