@@ -9,7 +9,7 @@ from opencode_simulation import EnvironmentWorld, tool
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.episode import EpisodeSpec, Refused
 from opencode_simulation.errors import WorldError
-from opencode_simulation.world_checks import problems_of
+from opencode_simulation.reference import problems_of
 
 
 class Dial:

@@ -27,7 +27,7 @@ from opencode_env.opencode.events import EVENTS_TAIL_BYTES, parse_log
 from opencode_env.tool_backends import pipe
 from opencode_openenv.guard import refusal
 from opencode_openenv.spec import RolloutSpec
-from opencode_openenv.tbench2.session_log import plain_name
+from opencode_openenv.tbench2.environment import plain_name
 from opencode_rubrics import answer, judge, reward_file, staged_tests
 from opencode_rubrics.code.problem import CodeTest, same_output, same_result
 from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric

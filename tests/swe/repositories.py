@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 from opencode_rubrics.cache import make_once
-from opencode_swe.fields import reversed_patch
+from opencode_swe.forms import reversed_patch
 
 from tests.support.light_opencode import REAL
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from opencode_rubrics.swe.foreign_parsers import command_elsewhere, foreign_of
 from opencode_rubrics.swe.reading import read_foreign
-from opencode_swe.fields import reversed_patch
+from opencode_swe.forms import reversed_patch
 
 from tests.support.sizes import WHOLE
 from tests.swe.libraries import COMMAND, pythons

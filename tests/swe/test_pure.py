@@ -20,7 +20,7 @@ from opencode_rubrics.swe.split import Splitter, configures_tests
 from opencode_rubrics.swe.suite import script_of
 from opencode_rubrics.swe.tree import Entry, File, TreeError, changed_paths, read_listing, unfit
 from opencode_rubrics.swe.verdict import Session, agreed, judge, read_record, states_of
-from opencode_swe.fields import reversed_patch
+from opencode_swe.forms import reversed_patch
 
 from tests.swe.playing import tasks_of
 from tests.swe.repositories import (

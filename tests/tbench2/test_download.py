@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from opencode_openenv.tbench2 import task_directory
-from opencode_openenv.tbench2.task_directory import downloaded_benchmark
+from opencode_openenv.tbench2 import environment
+from opencode_openenv.tbench2.environment import downloaded_benchmark
 
 from tests.tbench2.conftest import TASKS, MakeEnvironment
 
@@ -94,14 +94,14 @@ def test_what_is_not_named_or_not_what_was_named_is_refused(
     assert_refused(url.partition("#")[0] + zeros, cache, "serves an archive with the checksum")
     assert_refused(f"http://127.0.0.1:9/x.zip{zeros}", cache, "cannot be downloaded")
     assert_refused(f"nowhere{zeros}", cache, "TB2_REPO_URL nowhere cannot be downloaded")
-    monkeypatch.setattr(task_directory, "MAX_UNPACKED_BYTES", 10)
+    monkeypatch.setattr(environment, "MAX_UNPACKED_BYTES", 10)
     assert_refused(url, cache, "unpacks to more")
     with zipfile.ZipFile(archive, "w") as packed:
         packed.writestr("../outside", "x")
     assert_refused(served.url(archive), cache, "leads out of it")
     archive.write_bytes(b"this is not an archive")
     assert_refused(served.url(archive), cache, "no sound zip archive")
-    monkeypatch.setattr(task_directory, "MAX_DOWNLOAD_BYTES", 10)
+    monkeypatch.setattr(environment, "MAX_DOWNLOAD_BYTES", 10)
     assert_refused(served.url(archive), cache, "larger than 10 bytes")
     assert not (tmp_path / "outside").exists()
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, episode, session_log, terminals
+from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, terminals
+from opencode_openenv.tbench2 import environment as environment_module
+from opencode_openenv.tbench2.environment import SessionLog
 from opencode_openenv.tbench2.models import ActionType, Tbench2Observation
 from opencode_openenv.tbench2.place import Place
-from opencode_openenv.tbench2.session_log import SessionLog
 from opencode_openenv.tbench2.settings import VARIABLES
 from opencode_openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
@@ -338,7 +339,7 @@ def test_time_limits_hold_in_containers_that_verifiers_runs(
     docker.write_text('#!/bin/sh\nexec podman "$@"\n')  # the same commands, where there is no docker
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(episode, "WRITE_FILE_SECONDS", 3.0)
+    monkeypatch.setattr(environment_module, "WRITE_FILE_SECONDS", 3.0)
     environment = make_environment(
         "count-lines", place=Place(DockerConfig(image=podman_image)), command_timeout_s=patience(1.0)
     )
@@ -365,7 +366,7 @@ def test_a_setting_that_means_nothing_is_refused(
 
 @pytest.mark.usefixtures("programs")
 def test_help_names_every_variable_that_is_read() -> None:
-    package = Path(session_log.__file__).parent
+    package = Path(environment_module.__file__).parent
     read = set(re.findall(r'environ\.get\("(\w+)"', "".join(file.read_text() for file in package.glob("*.py"))))
     argv = [sys.executable, "-m", "opencode_openenv.tbench2", "--help"]
     told = finished(argv, Path.cwd(), os.environ).stdout
@@ -408,7 +409,7 @@ def test_no_link_leads_a_session_log_elsewhere_and_one_that_fails_costs_no_step(
 
 
 def test_session_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_log, "MAX_LOG_BYTES", 1000)
+    monkeypatch.setattr(environment_module, "MAX_LOG_BYTES", 1000)
     log = SessionLog(tmp_path, "../task", "e/1")
     for number in range(200):
         log.add(f"session-{number}", "true", "")

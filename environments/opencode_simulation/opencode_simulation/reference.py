@@ -1,11 +1,129 @@
-"""Which world a reference names."""
+"""Which world a reference names, and what is wrong with its class: each with file and line, when it is loaded."""
 
+import inspect
 import re
+import warnings
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from inspect import Parameter
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from opencode_simulation.failure import failure_text
-from opencode_simulation.world import TOOL_NAME, World, declared
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.tools import Tool
+from pydantic.warnings import ArbitraryTypeWarning
+
+from opencode_simulation.failure import failure_text, said
+from opencode_simulation.mcp_tools import nobody, offer_resource, signed_tool
+from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
+
+_LONGEST_NAME = 64
+"""Characters of a tool's name that model endpoints take, the server's name before it included."""
+_HOOKS = ("reset", "step", "finish", "close", "format_observation")
+"""What is called of an episode."""
+_NO_METHODS = {staticmethod: "a static method", classmethod: "a class method", property: "a property"}
+
+
+def problems_of(world: type[World], server_name: str) -> list[str]:
+    """Everything wrong with the tools and resources of a class; `server_name` is put before its tools."""
+    found = [*_tools(world, server_name), *_resources(world), *_class_methods(world)]
+    try:
+        declared(world, TOOL_NAME)
+    except TypeError as error:
+        found.append(_told(world, str(error)))
+    return found
+
+
+def _tools(world: type[World], server_name: str) -> Iterator[str]:
+    for name, method in _marked(world, TOOL_NAME):
+        label = getattr(_inner(method), TOOL_NAME, None) or getattr(method, TOOL_NAME)
+        problems = [*_name(label, server_name), *_method(method)]
+        if not problems:
+            problems = list(_schema(label, method))
+        yield from (_told(method, f"tool {world.__name__}.{name}: {problem}") for problem in problems)
+
+
+def _resources(world: type[World]) -> Iterator[str]:
+    for name, method in _marked(world, RESOURCE_URI):
+        problems = list(_method(method))
+        if not problems:
+            try:
+                offer_resource(MCPServer("check"), getattr(method, RESOURCE_URI), method, nobody)
+            except Exception as error:  # noqa: BLE001 - whatever the library has against it
+                problems = [said(error).splitlines()[0]]
+        yield from (_told(method, f"resource {world.__name__}.{name}: {problem}") for problem in problems)
+
+
+def _class_methods(world: type[World]) -> Iterator[str]:
+    method = inspect.getattr_static(world, "default_config")
+    if not isinstance(method, classmethod | staticmethod):
+        yield _told(
+            method, f"{world.__name__}.default_config: mark it @classmethod, it is asked before there is a world"
+        )
+    for name in _HOOKS:
+        if not callable(getattr(world, name)):
+            yield _told(world, f"{world.__name__}.{name}: is {getattr(world, name)!r}, and it is called")
+
+
+def _marked(world: type[World], mark: str) -> Iterator[tuple[str, Any]]:
+    for name in dict.fromkeys(name for base in reversed(world.__mro__) for name in vars(base)):
+        method = inspect.getattr_static(world, name)
+        if hasattr(method, mark) or hasattr(_inner(method), mark):
+            yield name, method
+
+
+def _inner(method: Any) -> Any:
+    """The function in a static or class method, a property, or a partial method."""
+    return next((found for part in ("__func__", "fget", "func") if (found := getattr(method, part, None))), method)
+
+
+def _name(label: Any, server_name: str) -> Iterator[str]:
+    if not isinstance(label, str) or not re.fullmatch(r"[A-Za-z0-9_-]+", label):
+        yield f"its name {label!r} may have letters, digits, _ and - only"
+    elif len(whole := f"{server_name}_{label}") > _LONGEST_NAME:
+        yield f"the agent knows it as {whole!r}, which has {len(whole)} characters, and models take {_LONGEST_NAME}"
+
+
+def _method(method: Any) -> Iterator[str]:
+    if not inspect.isfunction(method):
+        what = next((words for kind, words in _NO_METHODS.items() if isinstance(method, kind)), "no plain method")
+        yield f"is {what}: write a method with self, which is the episode"
+        return
+    if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+        yield "yields: return one answer"
+    parameters = list(inspect.signature(method).parameters.values())
+    if not parameters or parameters[0].kind not in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
+        yield "has no self, which is the episode"
+    for parameter in parameters[1:]:
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            yield f"{parameter.name} is positional-only, and arguments come by name: take the / away"
+        elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            yield f"{parameter} says nothing of what it takes: name each parameter"
+
+
+def _schema(label: str, method: Callable[..., Any]) -> Iterator[str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ArbitraryTypeWarning)
+            tool = Tool.from_function(signed_tool(label, method, nobody), name=label, structured_output=False)
+    except Exception as error:  # noqa: BLE001 - whatever an annotation, or the library, has against it
+        yield f"its parameters cannot be told to an agent: {said(error).splitlines()[0]}"
+        return
+    if tool.context_kwarg is not None:
+        yield f"{tool.context_kwarg} asks for the server's context, and there is none: self is the episode"
+
+
+def _told(thing: Any, problem: str) -> str:
+    """The problem behind its file and line, where those can be had."""
+    inner = _inner(thing)
+    code = getattr(inspect.unwrap(inner) if callable(inner) else inner, "__code__", None)
+    if code is not None:
+        return f"{code.co_filename}, line {code.co_firstlineno}: {problem}"
+    try:
+        return f"{inspect.getsourcefile(thing)}, line {inspect.getsourcelines(thing)[1]}: {problem}"
+    except (OSError, TypeError):
+        return problem
+
 
 SAMPLES = {
     "frozen-lake": "opencode_simulation.samples.frozen_lake:FrozenLake",
@@ -48,7 +166,7 @@ def find_world(reference: str) -> type[World]:
 
 def _problems(world: type[World]) -> list[str]:
     if world not in _FOUND:
-        from opencode_simulation.world_checks import problems_of  # an MCP server, half a second
+        from opencode_simulation.reference import problems_of  # an MCP server, half a second
 
         found = problems_of(world, world_name(world))
         _FOUND[world] = found or ([] if declared(world, TOOL_NAME) else ["it has no tool: mark a method with @tool"])

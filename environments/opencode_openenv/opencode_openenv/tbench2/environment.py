@@ -2,30 +2,341 @@
 
 Invariant: wrong use raises an error that names it, and so does a failure of the infrastructure; a command that fails is
 an observation with its exit code. Only `evaluate` gives a reward, and it ends the episode.
+What scores is never in the sandbox before `evaluate`, which first ends whatever the agent started; and the sandbox is
+removed whatever happened. Nothing outside of the tasks' directory is read, whatever a caller or a link says; what is
+unpacked is what the checksum names, and it is complete. No name that a caller gives, and no link that another user of
+this machine plants, leads out of the directory of session logs, and no log grows without end.
 """
 
 import asyncio
+import contextlib
+import hashlib
+import http.client
 import logging
+import lzma
+import os
+import re
+import shutil
+import tempfile
 import threading
-from collections.abc import Coroutine
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, TypeVar
 from uuid import uuid4
 
+import verifiers.v1 as vf
+from opencode_env.cli_agent.features import ordered_task
+from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.taskset import OpenCodeTask, OpenCodeTasksetConfig
+from opencode_env.taskset.errors import nearest_name
+from opencode_env.taskset.folders.declaration import CONFIG_FILE
+from opencode_env.taskset.folders.reading import read_folder, task_directories
+from opencode_env.taskset.mapping import RowMapper
+from opencode_rubrics import AnyTrace
 from openenv.core.env_server.interfaces import Environment
+from rollout_sandbox.file_lock import locked
+from rollout_sandbox.toolbox.scoring import Scoring, attach
+from verifiers.v1.rollout import resolve_agent_runtime
 
-from opencode_openenv.tbench2.episode import Episode
 from opencode_openenv.tbench2.models import ActionType, Tbench2Action, Tbench2Observation, Tbench2State
-from opencode_openenv.tbench2.place import Place
-from opencode_openenv.tbench2.session_log import SessionLog
-from opencode_openenv.tbench2.settings import DEFAULT_SESSION, read_settings
-from opencode_openenv.tbench2.task_directory import find_task, read_task
-from opencode_openenv.tbench2.terminals import Ran
+from opencode_openenv.tbench2.place import Place, workdir_of_task
+from opencode_openenv.tbench2.settings import DEFAULT_SESSION, Settings, read_settings
+from opencode_openenv.tbench2.terminals import Ran, Terminals
+
+_CHECKSUM = re.compile(r"(?P<url>.+)#sha256=(?P<digest>[0-9a-f]{64})")
+MAX_DOWNLOAD_BYTES = 2 << 30
+MAX_UNPACKED_BYTES = 8 << 30
+
+
+def find_task(settings: Settings, task_id: object, task_path: object) -> Path:
+    """The directory of a task (blocking: it may download).
+
+    Raises:
+        ValueError: there is no such task, or the path leaves the tasks' directory.
+    """
+    root = settings.tasks_dir or downloaded_benchmark(settings.repo_url, settings.cache_dir)
+    if not root.is_dir():
+        raise ValueError(f"tasks_dir {str(root)!r} is not a directory: set TB2_TASKS_DIR to the folder of the tasks")
+    if not task_id and not task_path:
+        raise ValueError(f"reset needs a task_id or a task_path; {nearest_name('', _names(root))}")
+    given, name = ("task_path", task_path) if task_path else ("task_id", task_id)
+    if not isinstance(name, str) or "\0" in name:
+        raise ValueError(f"{given} is {name!r}, which names no directory")
+    wanted = Path(name)
+    folder = root / wanted
+    if not folder.resolve().is_relative_to(root.resolve()):
+        raise ValueError(f"{given} {str(wanted)!r} leads out of the tasks' directory, which is {str(root)!r}")
+    if not (folder / CONFIG_FILE).is_file():
+        raise ValueError(
+            f"there is no task {str(wanted)!r} in {str(root)!r}; {nearest_name(wanted.name, _names(root))}"
+        )
+    return folder
+
+
+def read_task(folder: Path) -> OpenCodeTask:
+    """The task of a directory.
+
+    Raises:
+        DatasetError: it cannot be honoured here.
+    """
+    config = OpenCodeTasksetConfig(dataset=str(folder))
+    return OpenCodeTask(RowMapper(config).task_data(read_folder(folder, folder, 1)), config.task)
+
+
+def _names(root: Path) -> list[str]:
+    return [path.relative_to(root).as_posix() for path in task_directories(root)]
+
+
+def downloaded_benchmark(repo_url: str | None, cache: Path) -> Path:
+    """The directory of the unpacked archive (blocking).
+
+    Raises:
+        ValueError: no archive is named, or none with its checksum, or what came is another one.
+    """
+    if repo_url is None:
+        raise ValueError(
+            "there are no tasks: set TB2_TASKS_DIR to a checkout of Terminal-Bench 2, or TB2_REPO_URL to the URL of a "
+            "zip archive of one commit with its checksum, as https://…/COMMIT.zip#sha256=HEX"
+        )
+    found = _CHECKSUM.fullmatch(repo_url)
+    if found is None:
+        raise ValueError(
+            f"TB2_REPO_URL {repo_url!r} names no checksum, and what it serves may change: append #sha256=HEX"
+        )
+    made = cache / found["digest"]
+    if not made.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with locked(cache / f".{found['digest']}.lock"):
+            if not made.is_dir():
+                for left in cache.glob(f".{found['digest']}-*"):  # by a process that was killed
+                    shutil.rmtree(left)
+                _make(found["url"], found["digest"], made)
+    entries = [path for path in made.iterdir() if path.is_dir()]
+    return entries[0] if len(entries) == 1 else made
+
+
+def _make(url: str, digest: str, made: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=made.parent, prefix=f".{digest}-") as scratch:
+        archive = Path(scratch, "archive.zip")
+        try:
+            with urllib.request.urlopen(url, timeout=120.0) as answer, archive.open("wb") as file:
+                got = _copied(answer, file)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ValueError(f"TB2_REPO_URL {url} cannot be downloaded: {error}") from error
+        if got != digest:
+            raise ValueError(f"TB2_REPO_URL {url} serves an archive with the checksum {got}, not {digest}")
+        unpacked = Path(scratch, "unpacked")
+        try:
+            _unpack(archive, unpacked)
+        # RuntimeError: an encrypted archive, an unknown compression. OSError: a file where another has a directory.
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, OSError) as error:
+            raise ValueError(f"TB2_REPO_URL {url} serves no sound zip archive: {error}") from error
+        unpacked.rename(made)
+
+
+def _copied(answer: IO[bytes], file: IO[bytes]) -> str:
+    """The checksum of what was copied."""
+    digest, total = hashlib.sha256(), 0
+    while block := answer.read(1 << 20):
+        total += len(block)
+        if total > MAX_DOWNLOAD_BYTES:
+            raise ValueError(f"it is larger than {MAX_DOWNLOAD_BYTES} bytes")
+        digest.update(block)
+        file.write(block)
+    return digest.hexdigest()
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    """Unpack the files of an archive, none of which may lie elsewhere; links are left out."""
+    target.mkdir()
+    with zipfile.ZipFile(archive) as packed:
+        if sum(member.file_size for member in packed.infolist()) > MAX_UNPACKED_BYTES:
+            raise ValueError(f"{archive.name} unpacks to more than {MAX_UNPACKED_BYTES >> 30} GiB")
+        for member in packed.infolist():
+            path, mode = PurePosixPath(member.filename), member.external_attr >> 16
+            if path.is_absolute() or ".." in path.parts:
+                raise ValueError(f"the archive of TB2_REPO_URL holds {member.filename!r}, which leads out of it")
+            place = target / path
+            if member.is_dir():
+                place.mkdir(parents=True, exist_ok=True)
+            elif mode & 0o170000 != 0o120000:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with packed.open(member) as content, place.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+                place.chmod(0o755 if mode & 0o111 else 0o644)
+
+
+WRITE_FILE_SECONDS = 120.0
+"""How long `write_file` may take."""
+
+
+@dataclass(frozen=True)
+class Score:
+    reward: float
+    exit_code: int | None
+    """Of the test script; None if it never ran."""
+    problem: str
+    """Why the reward is a 0 although the tests gave none."""
+    warning: str
+    """That the tests lacked a program."""
+    output: str
+
+
+class Episode:
+    """A started sandbox with a task in it.
+
+    Args:
+        task: one of a task directory.
+    """
+
+    def __init__(self, task: OpenCodeTask, place: Place) -> None:
+        self.task = task
+        self._place = place
+        recorded: vf.TraceTask[Any] = vf.TraceTask(type="Task", data=task.data, key=task.key, hash="")
+        self._trace: AnyTrace = vf.Trace(task=recorded, agent=vf.AgentInfo(config=vf.AgentConfig()))
+        self._resources = AsyncExitStack()
+        self._box: vf.Runtime
+        self._agents_box: vf.Runtime
+        self._fence: ProcessFence
+        self.terminals: Terminals
+        self.over = False
+        """Whether it is scored, or was to be: nothing more is done for the agent then."""
+
+    async def start(self) -> None:
+        """Provision the sandbox and make it ready.
+
+        Raises:
+            SandboxError: it could not be started.
+            TaskError: its setup failed, or it is not a sandbox for this task.
+        """
+        try:
+            self._box = await self._resources.enter_async_context(self._ready_box(self.task))
+            self._fence = ProcessFence(self._box)
+            await self._fence.mark()
+            self._agents_box = await resolve_agent_runtime(self._box, self.task.data.agent_user)
+            self.terminals = Terminals(self._agents_box)
+        except BaseException:
+            await self.close()
+            raise
+
+    @contextlib.asynccontextmanager
+    async def _ready_box(self, task: OpenCodeTask) -> AsyncIterator[vf.Runtime]:
+        async with self._place.box(task) as box:
+            await task.setup(self._trace, box)
+            yield box
+
+    async def write_file(self, path: str, content: str) -> None:
+        """Write a file of the sandbox, with its parents.
+
+        Raises:
+            SandboxError: it cannot be written.
+            ValueError: what stands there takes no content in `WRITE_FILE_SECONDS`, as a FIFO that nobody reads.
+        """
+        absolute = path if path.startswith("/") else f"{workdir_of_task(self.task)}/{path}"
+        parent = absolute.rpartition("/")[0] or "/"
+        try:
+            async with asyncio.timeout(WRITE_FILE_SECONDS):
+                await self._agents_box.run(["mkdir", "-p", "--", parent], {})
+                await self._agents_box.write(absolute, content.encode())
+        except TimeoutError as error:
+            raise ValueError(f"{path!r} could not be written within {WRITE_FILE_SECONDS:g} s") from error
+
+    async def evaluate(self) -> Score:
+        """Score what is in the sandbox.
+
+        Raises:
+            SandboxError: the sandbox is gone, or the agent's processes could not be ended.
+            ScoringError: the tests give no verdict, in an untouched copy of the sandbox either.
+        """
+        self.over = True
+        await self.terminals.end_all()
+        await self._fence.end()
+        attach(Scoring(lambda order: self._ready_box(ordered_task(self.task, order))), self._trace)
+        await self.task.score(self._trace, self._box)
+        run: dict[str, Any] = self._trace.info["tests"]
+        said = "".join(str(run.get(name, "")) for name in ("stdout", "stderr"))
+        problem, warning = str(run["problem"]), str(run["warning"])
+        return Score(float(self._trace.reward), run.get("exit_code"), problem, warning, said)
+
+    async def close(self) -> None:
+        """Remove the sandbox with all that runs in it; idempotent."""
+        await self._resources.aclose()
+
+
+logger = logging.getLogger("verifiers.v1.opencode_openenv")
+MAX_LOG_BYTES = 16 << 20
+"""The most that one log may hold."""
+
+
+def plain_name(text: str) -> str:
+    """At most 100 characters for a file's name, of the first 1,000 of a text."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text[:1000]).strip(".-")[:100] or "unnamed"
+
+
+class SessionLog:
+    """The directory of one episode's logs.
+
+    Raises:
+        ValueError: it cannot be made, or is another user's.
+    """
+
+    def __init__(self, output_dir: Path, task_id: str, episode_id: str) -> None:
+        self.directory = output_dir / f"{plain_name(task_id)}.{plain_name(episode_id)}"
+        self._names: set[str] = set()
+        self._failed = False
+        try:
+            output_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o700, exist_ok=True)
+            os.close(self._opened())
+        except OSError as error:
+            raise ValueError(f"session logs cannot be written: {error}: set TB2_OUTPUT_DIR (output_dir)") from error
+
+    def add(self, session: str, command: str, output: str) -> None:
+        """Append what a session was told and what it printed, as long as the log is not full and can be written."""
+        name = plain_name(session)
+        if name not in self._names and len(self._names) >= 64:
+            name = "further-sessions"
+        self._names.add(name)
+        text = f"$ {command[:10_000]}\n{output}" + ("" if output.endswith("\n") or not output else "\n")
+        try:
+            self._append(f"{name}.log", text.encode(errors="replace"))
+        except OSError as error:
+            if not self._failed:
+                logger.warning("session logs below %s cannot be written: %s", self.directory, error)
+            self._failed = True
+
+    def _append(self, name: str, data: bytes) -> None:
+        directory = self._opened()
+        try:
+            # Not blocking: a FIFO is refused instead of waited for.
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(name, flags, 0o600, dir_fd=directory), "wb") as file:
+                if os.fstat(file.fileno()).st_size <= MAX_LOG_BYTES:
+                    file.write(data)
+        finally:
+            os.close(directory)
+
+    def _opened(self) -> int:
+        """A descriptor of the directory.
+
+        Raises:
+            OSError: it is gone, a link, or another user's.
+        """
+        directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if os.fstat(directory).st_uid != os.geteuid():
+            os.close(directory)
+            raise PermissionError(f"{self.directory} is another user's")
+        return directory
+
 
 ResultT = TypeVar("ResultT")
-logger = logging.getLogger("verifiers.v1.opencode_openenv")
 
 
 @cache
