@@ -103,8 +103,8 @@ def _memory(pid: int) -> float:
 
 def _side(side: str, file: Path) -> None:
     """Write the page of `file`, or only read it; print seconds by the clock and of CPU, imports not counted."""
-    from opencode_runs.report.places import find_runs
     from opencode_runs.report.writing import write_page
+    from opencode_runs.traces.reading import find_runs
 
     start, before = time.perf_counter(), sum(os.times()[:4])
     if side == "page":
@@ -118,8 +118,8 @@ def _side(side: str, file: Path) -> None:
 
 def _opening(folder: Path) -> dict[str, float]:
     """Seconds until a click is answered: the page of 2,000 rollouts, and one of its size that does nothing else."""
-    from opencode_runs.report.places import find_runs
     from opencode_runs.report.writing import write_page
+    from opencode_runs.traces.reading import find_runs
 
     from tests.report import made  # It imports the environment, which a measured side must not.
 

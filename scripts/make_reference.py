@@ -40,10 +40,10 @@ ENVIRONMENTS = (
 OURS = ("rollout_sandbox", "opencode_")
 SHOWN_OF_VERIFIERS = ("verifiers.v1.configs.agent", "verifiers.v1.configs.retries", "verifiers.v1.configs.env")
 COMMANDS = {
-    "opencode-report": "opencode_runs.report.cli",
-    "opencode-difficulty": "opencode_runs.difficulty.cli",
-    "opencode-trainable": "opencode_runs.trainable.cli",
-    "opencode-turns": "opencode_runs.turns.cli",
+    "opencode-report": "opencode_runs.report.__main__",
+    "opencode-difficulty": "opencode_runs.difficulty.__main__",
+    "opencode-trainable": "opencode_runs.trainable.__main__",
+    "opencode-turns": "opencode_runs.turns.__main__",
     "opencode-check-tasks": "opencode_env.check_tasks.cli",
     "opencode-sandboxes": "rollout_sandbox.prime.command_line",
     "mathverdict": "mathverdict.__main__",

@@ -21,11 +21,9 @@ from typing import Any
 import verifiers.v1 as vf
 from opencode_env.scripted_model import Cassette, CassettePolicy, Difference, ScriptedModel
 from opencode_env.scripted_model.cassette import RecordedTrace
-from opencode_runs.command import Parser, exit_code_of, say
-from opencode_runs.traces.errors import BadInputError, NothingUsableError
-from opencode_runs.traces.reading import Reading
+from opencode_runs.command import BadInputError, NothingUsableError, Parser, exit_code_of, say
+from opencode_runs.traces.reading import Reading, find_trace_files, saved_config
 from opencode_runs.traces.record import EpisodeRecord
-from opencode_runs.traces.runs import find_trace_files, saved_config
 from pydantic import AliasPath, Field
 from verifiers.v1.cli.resolve import narrow_config
 from verifiers.v1.clients import EvalClientConfig, ModelContext

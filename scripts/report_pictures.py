@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from opencode_runs.report.cli import main as write_page  # noqa: E402
+from opencode_runs.report.__main__ import main as write_page  # noqa: E402
 
 from tests.report import made  # noqa: E402
 from tests.support.browser import chromium  # noqa: E402

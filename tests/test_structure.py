@@ -23,7 +23,7 @@ PACKAGES = {
 IN_THE_SANDBOX = ("mathverdict", "supervisor")
 """Packages that also run on their own inside a sandbox: their imports among themselves are relative."""
 
-READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.tables")
+READING_RUNS = ("opencode_runs.traces", "opencode_runs.command")
 SANDBOX_FLOOR = [
     f"rollout_sandbox.{name}" for name in ("compat", "provisioning", "programs", "file_lock", "surrogates", "at_exit")
 ]
@@ -43,10 +43,15 @@ FLOORS = {
     "opencode_env.opencode": {
         f"opencode_env.{name}" for name in ("cli_agent", "named_agents", "tool_backends", "user_simulation")
     },
-    "opencode_runs.traces": set[str](),
+    "opencode_runs.command": set[str](),
+    "opencode_runs.traces": {"opencode_runs.command"},
     "opencode_runs.difficulty": {*READING_RUNS},
     "opencode_runs.trainable": {*READING_RUNS},
     "opencode_runs.turns": {*READING_RUNS, "opencode_runs.difficulty"},
+    "opencode_runs.report": {
+        *READING_RUNS,
+        *(f"opencode_runs.{name}" for name in ("difficulty", "trainable", "turns")),
+    },
 }
 """What each room of a package may import of its others."""
 

@@ -12,7 +12,7 @@ from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure, pati
 from opencode_env.cli_agent.outcomes import Outcome, Row, documented, endpoint_errors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_env.scripted_model import Reply
-from opencode_runs.difficulty import attempt
+from opencode_runs.difficulty.rate import AGENT_TIMEOUT
 from rollout_sandbox.toolbox.scoring import attached
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import HarnessError, SandboxError
@@ -127,7 +127,7 @@ async def test_a_rollout_of_a_new_outcome_has_its_error_and_metric(rate_limited:
 
 
 def test_who_reads_runs_without_an_environment_knows_the_same_stop() -> None:
-    assert Outcome.AGENT_TIMEOUT.row.stop == attempt.AGENT_TIMEOUT
+    assert Outcome.AGENT_TIMEOUT.row.stop == AGENT_TIMEOUT
 
 
 async def test_a_rollout_is_found_at_its_trace_is_in_no_dump_and_ends_once() -> None:

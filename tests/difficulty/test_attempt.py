@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from opencode_runs.difficulty.attempt import Attempt, Failure, tries
+from opencode_runs.difficulty.rate import Attempt, Failure, tries
 from opencode_runs.traces.record import EpisodeRecord, LineError, VersionError, parse_line
 
 from tests.difficulty.lines import Line, episode, seat, trace

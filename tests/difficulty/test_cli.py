@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from opencode_runs.difficulty.cli import main
+from opencode_runs.difficulty.__main__ import main
 from PIL import Image
 
 from tests.difficulty.lines import Line, attempts, episode, trace, write_run

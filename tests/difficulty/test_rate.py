@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from opencode_runs.command import BadInputError
 from opencode_runs.difficulty.figures import figures
 from opencode_runs.difficulty.rate import Rating, Source, rate
-from opencode_runs.traces.errors import BadInputError
 
 from tests.difficulty.lines import attempts, episode, trace, write_run
 

@@ -10,11 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opencode_runs.difficulty.bands import show, show_text, split
-from opencode_runs.difficulty.rated import open_rated
+from opencode_runs.command import BadInputError, NothingUsableError
+from opencode_runs.difficulty.figures import Band, Thresholds
+from opencode_runs.difficulty.rated import open_rated, show, show_text, split
 from opencode_runs.difficulty.recommend import Prior, RecommendFigures, recommend, recommend_text
-from opencode_runs.difficulty.thresholds import Band, Thresholds
-from opencode_runs.traces.errors import BadInputError, NothingUsableError
 
 FLOATS = st.one_of(st.none(), st.just(math.nan), st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0]), st.floats(-1, 2))
 

@@ -7,8 +7,7 @@ import statistics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_runs.difficulty.attempt import Attempt, Failure
-from opencode_runs.difficulty.rate import Tally, pass_at_k
+from opencode_runs.difficulty.rate import Attempt, Failure, Tally, pass_at_k
 
 
 def attempt(reward: float, tokens: int | None = 10) -> Attempt:

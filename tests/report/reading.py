@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from opencode_runs.report.cli import main
+from opencode_runs.report.__main__ import main
 
 
 def written(*runs: Path, page: Path, options: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from opencode_runs.report.cli import main
-from opencode_runs.report.places import find_runs
-from opencode_runs.report.template import policy
-from opencode_runs.traces.errors import BadInputError
+from opencode_runs.command import BadInputError
+from opencode_runs.report.__main__ import main
+from opencode_runs.report.writing import policy
+from opencode_runs.traces.reading import find_runs
 
 from tests.report import made
 from tests.report.reading import packed, written

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from opencode_runs.report.cli import main
+from opencode_runs.report.__main__ import main
 from pydantic import BaseModel, ConfigDict, Field
 
 from tests.report import made

@@ -5,11 +5,11 @@ import random
 from pathlib import Path
 
 import pytest
-from opencode_runs.difficulty.cli import main as difficulty
+from opencode_runs.difficulty.__main__ import main as difficulty
 from opencode_runs.difficulty.figures import figures
 from opencode_runs.difficulty.rate import rate
 from opencode_runs.report.writing import compare, interval
-from opencode_runs.trainable.cli import main as trainable
+from opencode_runs.trainable.__main__ import main as trainable
 
 from tests.report import made
 from tests.report.reading import packed, written

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from opencode_runs.difficulty.figures import figures, rate_text
 from opencode_runs.difficulty.rate import rate
-from opencode_runs.turns.rewards import read_rollouts
-from opencode_runs.turns.tree import tree_of
+from opencode_runs.turns.tree import read_rollouts, tree_of
 
 from tests.report import made
 from tests.report.reading import written

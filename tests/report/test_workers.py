@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_runs.command import BadInputError
 from opencode_runs.report import listing, workers, writing
-from opencode_runs.report.places import find_runs
 from opencode_runs.report.workers import WorkerDiedError, Workers, processors
 from opencode_runs.report.writing import write_page
-from opencode_runs.traces.errors import BadInputError
+from opencode_runs.traces.reading import find_runs
 
 from tests.report import made
 from tests.report.reading import packed
@@ -65,7 +65,6 @@ def test_it_is_the_same_page_byte_for_byte(
 
 def test_results_come_in_order_and_none_is_begun_before_what_it_follows() -> None:
     with Workers(3, lambda item: (item, os.getpid())) as some:
-        assert len(some._pids) == 3
         taken: list[int] = []
 
         def item(number: int) -> int:
@@ -78,6 +77,7 @@ def test_results_come_in_order_and_none_is_begun_before_what_it_follows() -> Non
             pids.add(pid)
     assert taken == [number * number for number in range(40)]
     assert os.getpid() not in pids
+    assert len(pids) <= 3
     assert 1 <= processors() <= workers.MOST
 
 

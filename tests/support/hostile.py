@@ -44,15 +44,12 @@ from opencode_rubrics.swe.tree import (
     unfit,
     unpacked,
 )
-from opencode_runs import tables
-from opencode_runs.command import printable, printable_json
+from opencode_runs.command import printable, printable_json, short
 from opencode_runs.report.cleaning import cut_masked
 from opencode_runs.report.exporting import _markdown
 from opencode_runs.report.masking import Masker
-from opencode_runs.report.record import ShownEpisode
-from opencode_runs.traces.record import parse_line
-from opencode_runs.trainable.histories import canonical
-from opencode_runs.trainable.record import TokenEpisode
+from opencode_runs.traces.record import WholeEpisode, parse_line
+from opencode_runs.trainable.repeats import canonical
 from opencode_search import text_of
 from opencode_search.endpoint import _listed
 from opencode_simulation.plain_json import given_arguments, observation_json
@@ -368,7 +365,7 @@ def _traced(text: str) -> bytes:
 
 
 def _exported(line: bytes) -> str:
-    episode = parse_line(line, ShownEpisode)
+    episode = parse_line(line, WholeEpisode)
     return printable(_markdown(episode, episode.traces[0]))
 
 
@@ -454,8 +451,8 @@ READERS = [
     Reader("cut_masked", lambda text: cut_masked({"a": text}, Masker(), 4096), on_loop=False),
     Reader("export --markdown", _exported, _traced, on_loop=False),
     Reader("printable", lambda text: printable(text) + printable_json(text), on_loop=False),
-    Reader("tables.short", tables.short, on_loop=False),
-    Reader("trainable", lambda line: parse_line(line, TokenEpisode), _traced, on_loop=False),
+    Reader("short", short, on_loop=False),
+    Reader("trainable", lambda line: parse_line(line, WholeEpisode), _traced, on_loop=False),
     Reader("canonical", canonical, on_loop=False),
 ]
 """By the names that stand in failures."""

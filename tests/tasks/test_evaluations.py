@@ -10,7 +10,7 @@ import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel
 from opencode_env.scripted_model.request import ChatRequest
 from opencode_math import OpenCodeMathTaskset, OpenCodeMathTasksetConfig
-from opencode_runs.difficulty.cli import main as difficulty
+from opencode_runs.difficulty.__main__ import main as difficulty
 
 from tests.env.test_podman import podman
 from tests.support.podman import SUITES_IMAGE, base_image

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from opencode_runs.trainable.cli import main
+from opencode_runs.trainable.__main__ import main
 
 from tests.difficulty.lines import episode, write_run
 from tests.trainable.doctored import group, trace

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_runs.trainable.cli import main
+from opencode_runs.trainable.__main__ import main
 from opencode_runs.trainable.findings import Flaw
 
 from tests.trainable.doctored import nodes, run, sub, trace

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_runs.trainable.cli import main
+from opencode_runs.trainable.__main__ import main
 
 from tests.difficulty.lines import episode, write_run
 from tests.trainable.doctored import group, nodes, trace

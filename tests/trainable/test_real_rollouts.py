@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
-from opencode_runs.trainable.cli import main
+from opencode_runs.trainable.__main__ import main
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.inspection import inspect
 from opencode_runs.trainable.samples import training_samples

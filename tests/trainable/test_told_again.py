@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_runs.trainable.cli import main
+from opencode_runs.trainable.__main__ import main
 
 from tests.trainable.doctored import run, trace
 from tests.trainable.graphs import Line, answer, prompt

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_runs.turns.cli import main
+from opencode_runs.turns.__main__ import main
 from opencode_runs.turns.tree import interval
 
 from tests.difficulty.lines import Line, episode, trace, write_run

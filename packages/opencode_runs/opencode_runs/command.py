@@ -1,19 +1,44 @@
-"""How a command over runs talks: answers on stdout, warnings and progress on stderr, an exit code.
+"""How a command over runs talks: answers on stdout, warnings and progress on stderr, whole files, an exit code.
 
-Invariants: whatever is wrong with the input ends in one line on stderr; no traceback, and no file half written. What
-an agent or a row made, such as a tool's output or a task's id, does nothing to the terminal: `say` prints it.
+Whatever is wrong with the input ends in one line on stderr; no traceback, and no file half written. What an agent or a
+row made, such as a tool's output or a task's id, does nothing to the terminal: `say` prints it.
 """
 
 import argparse
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from threading import RLock
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from pydantic import BaseModel
+from tqdm import tqdm
 
-from opencode_runs.traces.errors import INTERRUPTED, OK, CommandError
+OK, NOTHING_USABLE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes: answered; readable, but nothing to answer with; wrong usage or input; Ctrl-C."""
+
+
+class CommandError(Exception):
+    """Base of the errors that end a command with one line."""
+
+    exit_code = BAD_INPUT
+
+
+class BadInputError(CommandError):
+    """A path, option or file that is not what the command needs; the message says what to change."""
+
+
+class NothingUsableError(CommandError):
+    """The input was readable but holds nothing to answer with (no attempt, no match, no rated row)."""
+
+    exit_code = NOTHING_USABLE
+
 
 Number = TypeVar("Number", int, float)
 _CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
@@ -93,3 +118,132 @@ def checked(kind: type[Number], fits: Callable[[Number], bool], problem: str) ->
 
 whole = checked(int, lambda value: value >= 0, "is negative")
 positive = checked(int, lambda value: value > 0, "is not positive")
+
+
+LABEL_WIDTH = 40
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Align columns: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        for line in (header, *rows)
+    )
+
+
+def number(value: float | None, form: str, none: str = "-") -> str:
+    """A number in a form of Python's (".2f"), or `none` where there is none."""
+    return none if value is None else f"{value:{form}}"
+
+
+def short(text: str) -> str:
+    """A label that fits a column and its line; a content hash keeps its beginning."""
+    text = " ".join(text.split())
+    if re.fullmatch("[0-9a-f]{64}", text):
+        return text[:12]
+    return textwrap.shorten(text, LABEL_WIDTH, placeholder="…") if len(text) > LABEL_WIDTH else text
+
+
+def task_label(key: str, called: str | None) -> str:
+    """How a task is called in tables: its id, name or prompt, and its key if that is something else."""
+    if not called:
+        return short(key)
+    return short(called) if called == key else f"{short(called)} ({short(key)})"
+
+
+def check_output(path: Path, *, force: bool) -> None:
+    """Refuse, before any work is done, an output that exists (unless `force`) or cannot be written there.
+
+    Raises:
+        BadInputError: the file exists, its folder does not, or its path is a folder.
+    """
+    if path.is_dir():
+        raise BadInputError(f'output "{path}" is a folder: name a file')
+    if not path.parent.is_dir():
+        raise BadInputError(f'output folder "{path.parent}" does not exist')
+    if path.exists() and not force:
+        raise BadInputError(f'output "{path}" exists: name another file, or replace it with --force')
+
+
+@contextlib.contextmanager
+def replacing(finals: Iterable[Path]) -> Iterator[list[Path]]:
+    """Lend a temporary path next to each of `finals`; put them in place if the block succeeds, else remove them.
+
+    Raises:
+        BadInputError: the folder cannot be written to, or the disk is full.
+    """
+    pairs: list[tuple[Path, Path]] = []
+    place = Path()
+    try:
+        for final in finals:
+            place = final.parent
+            handle, name = tempfile.mkstemp(dir=place, prefix=f".{final.name}.", suffix=".part")
+            pairs.append((Path(name), final))
+            mask = os.umask(0)
+            os.umask(mask)
+            # mkstemp's 0600 would survive the rename; the result is an ordinary file of the user's.
+            os.fchmod(handle, 0o666 & ~mask)
+            os.close(handle)
+        yield [temporary for temporary, _ in pairs]
+        for temporary, final in pairs:
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(final)
+    except OSError as error:
+        raise BadInputError(f'cannot write to "{place}": {error.strerror or error}') from error
+    finally:
+        for temporary, _ in pairs:
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def drawing(path: Path) -> Iterator[Any]:
+    """Lend matplotlib's axes of a figure; it is written as a PNG if the block succeeds.
+
+    Raises:
+        BadInputError: matplotlib is not installed, or the file cannot be written.
+    """
+    try:
+        figure = import_module("matplotlib.figure").Figure(figsize=(8, 4.5), layout="constrained")
+    except ImportError:
+        raise BadInputError("--png needs matplotlib: install opencode-runs[plot]") from None
+    yield figure.add_subplot()
+    with replacing([path]) as (temporary,):
+        figure.savefig(temporary, format="png")
+
+
+QUIET_SECONDS = 2.0
+"""Work shorter than this prints nothing."""
+REDRAW_SECONDS = 0.2
+LOG_SECONDS = 10.0
+
+
+class Progress(tqdm):
+    """Counts work done of `total` units and prints a line now and then."""
+
+    monitor_interval = 0  # No thread: a line is printed when work is done.
+
+    def __init__(self, label: str, total: int, unit: str, *, scale: float = 1.0, out: TextIO | None = None) -> None:
+        """A `total` of 0 is unknown. Counts are divided by `scale` and shown in `unit` (bytes by 1e6: "MB")."""
+        share = " {percentage:3.0f}%" if total else ""
+        super().__init__(
+            desc=label, total=total or None, unit=unit, unit_scale=1 / scale, file=out or sys.stderr, leave=False,
+            bar_format="{desc}" + share + "  {n:,.0f} {unit}  {rate_noinv_fmt}",
+            # Above 0, so that nothing is drawn before the first work is done.
+            delay=QUIET_SECONDS or 1e-9, mininterval=0, miniters=1, smoothing=0,
+        )  # fmt: skip
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+        """Print the line; tqdm calls this, also with no text to remove it."""
+        terminal = self.fp.isatty()
+        self.mininterval = REDRAW_SECONDS if terminal else LOG_SECONDS
+        line = str(self) if msg is None else msg
+        if line or terminal:
+            self.fp.write(f"\r{line}\x1b[K" if terminal else f"{line}\n")
+            self.fp.flush()
+        return False
+
+
+# tqdm's own lock is one between processes, for which it imports multiprocessing.
+Progress.set_lock(RLock())

@@ -24,16 +24,21 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from opencode_runs.command import print_answer, warn
+from opencode_runs.command import (
+    BadInputError,
+    NothingUsableError,
+    Progress,
+    check_output,
+    print_answer,
+    replacing,
+    short,
+    task_label,
+    warn,
+)
 from opencode_runs.difficulty.figures import COUNTS, default_ks
-from opencode_runs.difficulty.outputs import check_output, replacing
 from opencode_runs.difficulty.rate import Rating, Source, pass_at_k, rate
 from opencode_runs.difficulty.rated import BATCH_ROWS, METADATA_KEY, ParquetInput, one_line
-from opencode_runs.tables import short, task_label
-from opencode_runs.traces.errors import BadInputError, NothingUsableError
-from opencode_runs.traces.progress import Progress
-from opencode_runs.traces.reading import RunReport
-from opencode_runs.traces.runs import RunSettings, TraceFile, find_trace_files
+from opencode_runs.traces.reading import RunReport, RunSettings, TraceFile, find_trace_files
 from pydantic import BaseModel, Field, ValidationError
 
 from opencode_env.taskset.columns import CONFIGURABLE

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from opencode_runs.traces.errors import BadInputError
+from opencode_runs.command import BadInputError
 from opencode_runs.turns.kept import KeptTurn, TurnRow, holds_kept_turns, kept_turns, read_turn
 from pydantic import ValidationError
 from verifiers.v1.task import TaskData

@@ -15,9 +15,8 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel
 
+from opencode_runs.command import BadInputError, NothingUsableError, table
 from opencode_runs.difficulty.rated import RatedFile
-from opencode_runs.tables import table
-from opencode_runs.traces.errors import BadInputError, NothingUsableError
 
 Criterion = Literal["mean", "low"]
 MAX_LINES = 40

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
-from opencode_runs.difficulty.outputs import replacing
+from opencode_runs.command import replacing
 from opencode_runs.report.masking import Masker
-from opencode_runs.report.places import Run
 from opencode_runs.report.writing import write_page
-from opencode_runs.traces.runs import saved_config
+from opencode_runs.traces.reading import Run, saved_config
 
 MAX_LOG = 2 << 20
 """Bytes of each log that are taken, from its end."""

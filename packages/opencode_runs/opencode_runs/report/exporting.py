@@ -11,13 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from opencode_runs.command import say
+from opencode_runs.command import BadInputError, NothingUsableError, say
 from opencode_runs.report.cleaning import Cutter, as_json
 from opencode_runs.report.masking import Masker
-from opencode_runs.report.places import find_runs
-from opencode_runs.report.record import ShownCall, ShownEpisode, ShownTrace
-from opencode_runs.traces.errors import BadInputError, NothingUsableError
-from opencode_runs.traces.reading import Reading
+from opencode_runs.traces.reading import Reading, find_runs
+from opencode_runs.traces.record import CallRecord, WholeEpisode, WholeTrace
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths
 
 SOURCES = {"system": "system", "user": "user", "assistant": "agent", "developer": "system"}
@@ -60,7 +58,7 @@ def print_markdown(paths: list[Path], wanted: str) -> None:
     raise NothingUsableError(f"no rollout's id begins with {wanted!r}")
 
 
-def _markdown(episode: ShownEpisode, trace: ShownTrace) -> str:
+def _markdown(episode: WholeEpisode, trace: WholeTrace) -> str:
     """A rollout for an issue or a chat: the first branch's messages, long ones cut, keys masked."""
     masker = Masker()
 
@@ -96,13 +94,13 @@ def _fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def _traces(paths: list[Path]) -> Iterator[tuple[ShownEpisode, ShownTrace]]:
-    for _, episode in Reading.of(ShownEpisode).episodes([run.file for run in find_runs(paths)]):
+def _traces(paths: list[Path]) -> Iterator[tuple[WholeEpisode, WholeTrace]]:
+    for _, episode in Reading.of(WholeEpisode).episodes([run.file for run in find_runs(paths)]):
         for trace in episode.traces:
             yield episode, trace
 
 
-def _trajectories(episode: ShownEpisode, trace: ShownTrace) -> Iterator[dict[str, Any]]:
+def _trajectories(episode: WholeEpisode, trace: WholeTrace) -> Iterator[dict[str, Any]]:
     """The trajectories of a trace, one for each branch; none for a trace without messages or with a broken graph.
 
     What an earlier branch holds already is marked as copied context in a later one, so that nothing trains twice.
@@ -144,7 +142,7 @@ def _trajectories(episode: ShownEpisode, trace: ShownTrace) -> Iterator[dict[str
         )
 
 
-def _agent(trace: ShownTrace) -> dict[str, Any]:
+def _agent(trace: WholeTrace) -> dict[str, Any]:
     info = trace.info.get("agent") if isinstance(trace.info, dict) else None
     version = info.get("version") if isinstance(info, dict) else None
     offered = trace.tools if isinstance(trace.tools, list) else []
@@ -162,7 +160,7 @@ def _definition(tool: dict[str, Any]) -> dict[str, Any]:
     return tool if "function" in tool else {"type": "function", "function": function}
 
 
-def _steps(trace: ShownTrace, path: tuple[int, ...], told: frozenset[int]) -> list[Step]:
+def _steps(trace: WholeTrace, path: tuple[int, ...], told: frozenset[int]) -> list[Step]:
     steps: list[Step] = []
     calls = {call.node: call for call in trace.calls if call.node is not None}
     context: list[int] = []
@@ -229,7 +227,7 @@ def _observe(step: Step, message: dict[str, Any]) -> None:
     step.setdefault("observation", {"results": []})["results"].append(result)
 
 
-def _metrics(call: ShownCall | None, context: list[int], sampled: list[int], logprobs: list[float]) -> Any:
+def _metrics(call: CallRecord | None, context: list[int], sampled: list[int], logprobs: list[float]) -> Any:
     found: dict[str, Any] = {}
     if call is not None and call.usage is not None:
         found = {

@@ -6,20 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opencode_runs.difficulty.attempt import Attempt, Tries, tries
 from opencode_runs.difficulty.figures import RateFigures, figures
-from opencode_runs.difficulty.rate import RatedEpisode, Rating, rate
+from opencode_runs.difficulty.rate import Attempt, RatedEpisode, Rating, Tries, rate, tries
 from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.masking import Masker
-from opencode_runs.report.places import Run
-from opencode_runs.report.record import ShownEpisode, ShownError, ShownTrace
 from opencode_runs.report.workers import Workers
-from opencode_runs.traces.reading import READ_BYTES, Parsed, Reading, parsed
-from opencode_runs.traces.record import LineError
-from opencode_runs.traces.runs import TraceFile
-from opencode_runs.trainable.figures import Report, TraceFigures
+from opencode_runs.traces.reading import READ_BYTES, Parsed, Reading, Run, TraceFile, parsed
+from opencode_runs.traces.record import BranchOrigin, LineError, WholeEpisode, WholeError, WholeTrace
+from opencode_runs.trainable.findings import Report, TraceFigures
 from opencode_runs.trainable.inspection import Inspected, Inspection, Inspector
-from opencode_runs.turns.rewards import BranchOrigin
 
 CHUNK_BYTES = 4 << 20
 """Of a trace file that are read at once."""
@@ -109,7 +104,7 @@ class Lister:
         return found
 
     def _listed(self, number: int, line: bytes) -> Parsed[Listed]:
-        size, episode = parsed(line, ShownEpisode)
+        size, episode = parsed(line, WholeEpisode)
         if episode is None or isinstance(episode, LineError):
             return size, episode
         tried = tries(episode)
@@ -119,7 +114,7 @@ class Lister:
         return size, Listed(episode.id, RatedEpisode.of(episode, tried), found, listed, alike)
 
 
-def _rows(episode: ShownEpisode, tried: Tries, inspected: Inspected, run: int) -> list[Row]:
+def _rows(episode: WholeEpisode, tried: Tries, inspected: Inspected, run: int) -> list[Row]:
     """A row for each try of the episode, as `opencode-difficulty` tells tries and outcomes."""
     by_trace = {id(trace): found for trace, (found, _) in zip(episode.traces, inspected.traces, strict=True)}
     rows = []
@@ -136,7 +131,7 @@ def _rows(episode: ShownEpisode, tried: Tries, inspected: Inspected, run: int) -
             said |= {"outcome": outcome.cause, "counts": counts, "reward": None}
         found, branch = None, None
         if trace is not None:
-            assert isinstance(trace, ShownTrace)
+            assert isinstance(trace, WholeTrace)
             found, branch = by_trace[id(trace)], trace.branch
             said |= _of_trace(episode, trace, found)
         forks = found.forks if found else 0
@@ -155,7 +150,7 @@ def _mask_rows(listed: list[Row]) -> None:
         row.masked = masker.counts or None
 
 
-def _of_trace(episode: ShownEpisode, trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
+def _of_trace(episode: WholeEpisode, trace: WholeTrace, figures: TraceFigures) -> dict[str, Any]:
     spans = {phase: span for phase in PHASES if (span := trace.span(phase))}
     return {
         "id": trace.id or episode.id, "model": trace.model, "stop": trace.stop_condition, "turns": trace.turns,
@@ -172,20 +167,20 @@ def _of_trace(episode: ShownEpisode, trace: ShownTrace, figures: TraceFigures) -
     }  # fmt: skip
 
 
-def _message(errors: Sequence[ShownError]) -> str | None:
+def _message(errors: Sequence[WholeError]) -> str | None:
     """The beginning of what the last error says, on one line, by which failures are grouped."""
     said = errors[-1].message if errors else None
     return " ".join(said[: 4 * HEAD].split())[:HEAD] if isinstance(said, str) else None
 
 
-def _used(episode: ShownEpisode) -> tuple[int, int, int]:
+def _used(episode: WholeEpisode) -> tuple[int, int, int]:
     """Tokens of all model calls of all traces, as the endpoint counted them: read anew, read from a cache, sampled."""
     used = [call.usage for trace in episode.traces for call in trace.calls if call.usage]
     cached = [usage.cached_input_tokens or 0 for usage in used]
     return sum(usage.prompt_tokens for usage in used), sum(cached), sum(usage.completion_tokens for usage in used)
 
 
-def _tool_calls(trace: ShownTrace) -> dict[str, int]:
+def _tool_calls(trace: WholeTrace) -> dict[str, int]:
     """Calls by tool that the model made, each once."""
     counts: Counter[str] = Counter()
     for node in trace.nodes:
@@ -196,7 +191,7 @@ def _tool_calls(trace: ShownTrace) -> dict[str, int]:
     return dict(counts.most_common())
 
 
-def _last_words(trace: ShownTrace) -> str:
+def _last_words(trace: WholeTrace) -> str:
     for node in reversed(trace.nodes):
         if node.sampled and isinstance(node.message, dict) and isinstance(node.message.get("content"), str):
             content = node.message["content"]

@@ -18,10 +18,8 @@ from isal import isal_zlib
 
 from opencode_runs.report.cleaning import CAPS, as_json, cut_masked, fitting_cap, lengths
 from opencode_runs.report.masking import Masker
-from opencode_runs.report.record import ShownCall, ShownEpisode, ShownTrace
-from opencode_runs.traces.record import parse_line
-from opencode_runs.trainable.figures import TraceFigures
-from opencode_runs.trainable.record import PER_SAMPLED, TokenNode
+from opencode_runs.traces.record import PER_SAMPLED, CallRecord, TokenNode, WholeEpisode, WholeTrace, parse_line
+from opencode_runs.trainable.findings import TraceFigures
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, trained_branches
 
 LEVEL = 1
@@ -168,7 +166,7 @@ def _read(place: Place) -> dict[str, Any] | None:
     try:
         with place.file.open("rb") as file:
             file.seek(place.start)
-            episode = parse_line(file.read(place.size), ShownEpisode)
+            episode = parse_line(file.read(place.size), WholeEpisode)
         if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset(place.ids):
             return None
         return _details(episode, place.figures)
@@ -176,7 +174,7 @@ def _read(place: Place) -> dict[str, Any] | None:
         return None
 
 
-def _details(episode: ShownEpisode, figures: list[TraceFigures]) -> dict[str, Any]:
+def _details(episode: WholeEpisode, figures: list[TraceFigures]) -> dict[str, Any]:
     """All of an episode that is shown, as JSON values that are not cleaned yet."""
     data = episode.task_data if isinstance(episode.task_data, dict) else {}
     return {
@@ -187,13 +185,13 @@ def _details(episode: ShownEpisode, figures: list[TraceFigures]) -> dict[str, An
     }  # fmt: skip
 
 
-def _trace(trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
+def _trace(trace: WholeTrace, figures: TraceFigures) -> dict[str, Any]:
     paths: list[tuple[int, ...]] = []
     samples: list[dict[str, Any]] = []
     try:
         paths = branch_paths(trace)
         for found in trained_branches(trace, paths):
-            tokens, trained = trace.tokens_of(found)
+            tokens, trained = trace.tokens_of(found.path, found.trains)
             samples.append({"branch": found.branch, "trains": found.trains, "trained": trained, "tokens": tokens})
     except BrokenGraphError:
         pass  # The findings say so; the messages are shown in their order.
@@ -220,14 +218,14 @@ def _trace(trace: ShownTrace, figures: TraceFigures) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tools(trace: ShownTrace) -> list[Any]:
+def _tools(trace: WholeTrace) -> list[Any]:
     """Name and description of each tool that was offered."""
     found: Any = trace.tools or next((node.tools for node in trace.nodes if node.tools), [])
     tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
     return [{"name": tool.get("name"), "description": tool.get("description")} for tool in tools]
 
 
-def _call(call: ShownCall) -> dict[str, Any]:
+def _call(call: CallRecord) -> dict[str, Any]:
     usage = call.usage
     return {
         "node": call.node, "model": call.model, "start": call.start, "end": call.end, "finish": call.finish_reason,

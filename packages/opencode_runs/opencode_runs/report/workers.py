@@ -1,18 +1,22 @@
 """Several processes that do parts of one work; their answers come in the order of the parts.
 
-They are forked from this one, so that they start at once, share its memory and hash texts as it does. Each ends with
-the pipe that this process holds. Where there is one processor, or no fork, the work is done here.
+They are forked from this one, so that they start at once, share its memory and hash texts as it does. Where there is
+one processor, or no fork, the work is done here.
 """
 
+import multiprocessing
 import os
 import signal
 import sys
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection, Pipe, wait
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from threading import Thread
 from typing import Any, Self
 
-from opencode_runs.traces.errors import CommandError
+from opencode_runs.command import CommandError
 
 MOST = 4
 """Processes; each takes memory."""
@@ -35,20 +39,27 @@ class Workers:
 
     def __init__(self, count: int, work: Callable[[Any], Any]) -> None:
         self._work = work
-        self._pids: list[int] = []
-        self._idle: list[Connection[Any, Any]] = []
-        self._busy: dict[Connection[Any, Any], int] = {}
-        for _ in range(count if count > 1 else 0):
-            self._start()
+        self._pool: ProcessPoolExecutor | None = None
+        if count < 2:
+            return
+        others = set(multiprocessing.active_children())
+        pool = ProcessPoolExecutor(count, multiprocessing.get_context("fork"), _begin, (work,))
+        with warnings.catch_warnings():
+            # numpy's threads, of which Python warns, are not used by any work here.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                pool.submit(int).result()  # The first item starts all processes.
+                self._pool = pool
+            except OSError:  # no more processes: this one does the work
+                for child in set(multiprocessing.active_children()) - others:
+                    child.terminate()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pipe in [*self._idle, *self._busy]:
-            pipe.close()
-        for pid in self._pids:
-            os.waitpid(pid, 0)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
     def results(self, count: int, item: Callable[[int], Any], after: Callable[[int], int]) -> Iterator[Any]:
         """The results of `count` items, in order.
@@ -61,77 +72,37 @@ class Workers:
             WorkerDiedError: a process ended.
             Exception: what the work raised.
         """
-        if not self._pids:
-            for number in range(count):
-                yield self._work(item(number))
+        if self._pool is None:
+            yield from (self._work(item(number)) for number in range(count))
             return
-        sent, done = 0, dict[int, Any]()
-        for taken in range(count):
-            while True:
-                while self._idle and sent < count and after(sent) <= taken:
-                    self._send(sent, item(sent))
-                    sent += 1
-                if taken in done:
-                    break
-                done |= self._received()
-            result = done.pop(taken)
-            if isinstance(result, BaseException):
-                raise result
-            yield result
-
-    def _send(self, number: int, item: Any) -> None:
-        pipe = self._idle.pop()
-        self._busy[pipe] = number
+        sent, waiting = 0, deque[Future[Any]]()
         try:
-            pipe.send(item)
-        except OSError:
+            for taken in range(count):
+                while sent < count and after(sent) <= taken:
+                    waiting.append(self._pool.submit(_do, item(sent)))
+                    sent += 1
+                yield waiting.popleft().result()
+        except BrokenProcessPool:
             raise WorkerDiedError from None
 
-    def _received(self) -> dict[int, Any]:
-        found = {}
-        for pipe in wait(list(self._busy)):
-            assert isinstance(pipe, Connection)
-            try:
-                found[self._busy[pipe]] = pipe.recv()
-            except (EOFError, OSError):
-                raise WorkerDiedError from None
-            del self._busy[pipe]
-            self._idle.append(pipe)
-        return found
 
-    def _start(self) -> None:
-        ours, theirs = Pipe()
-        with warnings.catch_warnings():
-            # numpy's threads, of which Python warns, are not used by any work here.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            try:
-                pid = os.fork()
-            except OSError:  # no more processes: fewer, or this one, do the work
-                ours.close()
-                theirs.close()
-                return
-        if pid == 0:
-            try:
-                for pipe in [*self._idle, ours]:
-                    pipe.close()
-                _serve(theirs, self._work)
-            finally:
-                os._exit(0)
-        theirs.close()
-        self._pids.append(pid)
-        self._idle.append(ours)
-
-
-def _serve(pipe: "Connection[Any, Any]", work: Callable[[Any], Any]) -> None:
-    """Do work until the other end is closed; Ctrl-C is for the process that started this one."""
+def _begin(work: Callable[[Any], Any]) -> None:
+    """In a new process. Ctrl-C is for the one that started it, with which it ends."""
+    global _do_here  # noqa: PLW0603 - a process does one work
+    _do_here = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while True:
-        try:
-            item = pipe.recv()
-        except EOFError:
-            return
-        try:
-            result = work(item)
-        except Exception as error:  # noqa: BLE001  it is raised again where the result is taken
-            result = error
-        pipe.send(result)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+_do_here: Callable[[Any], Any]
+
+
+def _do(item: Any) -> Any:
+    return _do_here(item)

@@ -4,9 +4,13 @@ Memory holds a row for each try and one episode; the rollouts, compressed, wait 
 head, which stands before them, is known.
 """
 
+import base64
 import gc
+import hashlib
+import html
 import json
 import random
+import re
 import statistics
 import tempfile
 from collections import Counter
@@ -14,23 +18,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
-from opencode_runs.difficulty.figures import RateFigures, TaskFigures
-from opencode_runs.difficulty.outputs import replacing
-from opencode_runs.difficulty.thresholds import Band, Thresholds
+from opencode_runs.command import BadInputError, Progress, replacing
+from opencode_runs.difficulty.figures import Band, RateFigures, TaskFigures, Thresholds
 from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.listing import Chunk, Lister, Listing, Rollout, Row, by_interest, list_run
 from opencode_runs.report.masking import RULES, Masker
 from opencode_runs.report.packing import Batch, Packed, Packer, Place, Room, Written, pack
-from opencode_runs.report.places import Run
-from opencode_runs.report.template import FOOT, head
 from opencode_runs.report.workers import Workers, processors
-from opencode_runs.traces.errors import BadInputError
-from opencode_runs.traces.progress import Progress
-from opencode_runs.traces.runs import saved_config
-from opencode_runs.turns.rewards import Rollout as Continued
+from opencode_runs.traces.reading import Run, saved_config
+from opencode_runs.turns.tree import Rollout as Continued
 from opencode_runs.turns.tree import tree_of
 
 MAX_COMPARED = 6
@@ -302,3 +303,41 @@ def interval(values: list[float]) -> tuple[float | None, float | None]:
     means = sorted(statistics.fmean(draw.choices(values, k=len(values))) for _ in range(RESAMPLES))
     tail = (1 - CREDIBLE) / 2
     return means[int(tail * RESAMPLES)], means[int((1 - tail) * RESAMPLES) - 1]
+
+
+SCRIPTS = ("data.js", "text.js", "charts.js", "overview.js", "rollouts.js", "conversation.js", "rollout.js", "main.js")
+"""In order, as one script."""
+FOOT = b"</script></body></html>\n"
+"""What stands behind the rollouts."""
+
+
+@cache
+def _file(name: str) -> str:
+    return (files("opencode_runs.report") / "page" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    return '"use strict";\n(() => {\n' + "\n".join(map(_file, SCRIPTS)) + "\n})();\n"
+
+
+def _digest(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def policy() -> str:
+    """The content policy: our script and our style by their digests, pictures that stand in the page, nothing else."""
+    return (
+        f"default-src 'none'; script-src {_digest(_script())}; style-src {_digest(_file('page.css'))}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def head(index: bytes, *, title: str) -> bytes:
+    """Everything before the rollouts."""
+    values = {
+        "policy": html.escape(policy()), "title": html.escape(title), "style": _file("page.css"),
+        "index": index.decode(), "script": _script(),
+    }  # fmt: skip
+    # In one go: what a run holds can look like a place of the template.
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], _file("page.html")).encode("utf-8", "replace")

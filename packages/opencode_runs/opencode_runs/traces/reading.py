@@ -1,23 +1,201 @@
-"""Reading runs: the episodes of trace files, line by line, each once, and what could not be read.
+"""Reading runs: where they keep their traces, and their episodes line by line, each once.
+
+`vf-eval` writes `RUN/traces.jsonl` and `RUN/configs/resolved/eval.json` (verifiers 0.4, `cli/output.py`).
+prime-rl's file monitor writes `RUN/rollouts/step_N/{train,eval}/{all,effective}/traces.jsonl`, where `effective`
+repeats a part of `all`: for rating only `eval/all` is read, and of one step, because every step is another policy.
 
 Memory holds one line, and one integer per episode (about 100 bytes; a trace is a thousand times that), so that an
 episode found twice (a copied run, prime-rl's `effective` next to `all`) counts once.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel, computed_field
+from pydantic import AliasPath, BaseModel, Field, ValidationError, ValidationInfo, computed_field, field_validator
 
-from opencode_runs.traces.errors import BadInputError
-from opencode_runs.traces.progress import Progress
+from opencode_runs.command import BadInputError, Progress
 from opencode_runs.traces.record import Episode, LineError, VersionError, parse_line
-from opencode_runs.traces.runs import TraceFile
 
-MAX_NAMED = 3
+TRACES_FILE = "traces.jsonl"
+MAX_NAMED = 5
+
+
+class RunSettings(BaseModel, protected_namespaces=()):
+    """What is read of a run's saved config (`configs/resolved/*.json`); what is not of its type is as if not there."""
+
+    model: str | None = None
+    """Whom an episode without any trace belongs to."""
+    num_rollouts: int | None = None
+    """Rollouts of each task; None if the run does not say."""
+    retries: Any = Field(None, validation_alias=AliasPath("env", "retries"))
+    keep: Path | None = Field(None, validation_alias=AliasPath("env", "turns", "keep"))
+    """Where it kept turns."""
+    taskset: dict[str, Any] = Field(default_factory=dict, validation_alias=AliasPath("env", "taskset"))
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _or_default(cls, value: Any, read: Callable[[Any], Any], info: ValidationInfo) -> Any:
+        try:
+            return read(value)
+        except ValidationError:
+            return cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    path: Path
+    size: int
+    """Bytes when it was found; a running eval may append meanwhile."""
+    settings: RunSettings
+    """Empty if the run has no saved config that can be read."""
+
+
+def find_trace_files(paths: list[Path], *, training: bool = False) -> list[TraceFile]:
+    """Find the trace file of each run directory (or file) named; the same file named twice is read once.
+
+    With `training`, a prime-rl run stands for its training rollouts, of every step.
+
+    Raises:
+        BadInputError: a path does not exist or holds no run, or not exactly one.
+    """
+    places = [place for path in paths for place in (_training_files(path) if training else []) or [_locate(path)]]
+    files = dict.fromkeys(place.resolve() for place in places)
+    return [TraceFile(file, _size(file), _settings(file)) for file in files]
+
+
+def _settings(trace_file: Path) -> RunSettings:
+    place = saved_config(trace_file)
+    try:
+        return RunSettings() if place is None else RunSettings.model_validate_json(place.read_bytes())
+    except (OSError, ValidationError):
+        return RunSettings()
+
+
+def saved_config(trace_file: Path) -> Path | None:
+    """Where the run of a trace file saved its whole configuration; None if it did not."""
+    return min((trace_file.parent / "configs" / "resolved").glob("*.json"), default=None)
+
+
+def _size(file: Path) -> int:
+    try:
+        with file.open("rb"):
+            return file.stat().st_size
+    except OSError as error:
+        raise BadInputError(f'cannot read traces "{file}": {error.strerror}') from None
+
+
+def _training_files(path: Path) -> list[Path]:
+    """The training traces of a prime-rl run, or of one step of it, by step; empty if it is not one."""
+    pattern = f"train/all/{TRACES_FILE}"
+    found = [place for where in ("", "step_*/", "rollouts/step_*/") for place in path.glob(f"{where}{pattern}")]
+    return sorted(found, key=lambda place: (len(place.parts[-4]), place))
+
+
+def _locate(path: Path) -> Path:
+    if path.is_file():
+        return path
+    if not path.exists():
+        raise BadInputError(f'run "{path}" does not exist')
+    for place in (path / TRACES_FILE, path / "eval" / "all" / TRACES_FILE):
+        if place.is_file():
+            return place
+    steps = path / "rollouts" if (path / "rollouts").is_dir() else path
+    if any(steps.glob("step_*")):
+        return _one_step(path, steps)
+    nested = sorted(file.parent.name for file in path.glob(f"*/{TRACES_FILE}"))
+    more = ", …" if len(nested) > MAX_NAMED else ""
+    hint = f", but {len(nested)} runs below it ({', '.join(nested[:MAX_NAMED])}{more}): name those"
+    hint = hint if nested else ": it is not a run directory of vf-eval or prime-rl"
+    raise BadInputError(f'run "{path}" has no {TRACES_FILE}{hint}')
+
+
+def _one_step(path: Path, steps: Path) -> Path:
+    """The eval traces of a prime-rl run that evaluated once."""
+    found = sorted(steps.glob(f"step_*/eval/all/{TRACES_FILE}"))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise BadInputError(
+            f'prime-rl run "{path}" has no eval traces (rollouts/step_N/eval/all/{TRACES_FILE}); '
+            f"to rate training rollouts, name one {TRACES_FILE} itself"
+        )
+    named = ", ".join(sorted(file.parents[2].name for file in found)[:MAX_NAMED])
+    raise BadInputError(
+        f'prime-rl run "{path}" evaluated {len(found)} steps ({named}), each another policy: '
+        f'name one, for instance "{found[-1].parents[2]}"'
+    )
+
+
+STEPPED = re.compile(r"step_(\d+)$")
+
+
+@dataclass(frozen=True)
+class Run:
+    file: TraceFile
+    label: str
+    series: str
+    """Runs of one series are points of a curve."""
+    step: int | None
+    """Of a training run; None elsewhere."""
+
+
+def find_runs(paths: list[Path]) -> list[Run]:
+    """The runs at `paths`: a run, a trace file, a training run of prime-rl with all its steps, or a folder of runs.
+
+    Raises:
+        BadInputError: nothing that can be read is there.
+    """
+    files = dict.fromkeys(place for path in paths for place in _places(path))
+    runs = [_run(file) for file in find_trace_files(list(files))]
+    labels = [run.label for run in runs]
+    return [run if labels.count(run.label) == 1 else Run(run.file, _longer(run), run.series, run.step) for run in runs]
+
+
+def _places(path: Path) -> list[Path]:
+    if path.is_file() or not path.is_dir() or (path / TRACES_FILE).is_file():
+        return [path]
+    for base in ("", "rollouts/"):
+        found = [*path.glob(f"{base}step_*/*/all/{TRACES_FILE}"), *path.glob(f"{base}step_*/{TRACES_FILE}")]
+        if found:
+            return sorted(found, key=lambda file: (_kind(file), _step(file) or 0, file))
+    found = [*path.glob(f"*/all/{TRACES_FILE}")] or sorted(path.glob(f"*/{TRACES_FILE}"), key=_by_number)
+    if not found:
+        raise BadInputError(f'"{path}" holds no {TRACES_FILE}: it is neither a run nor a folder of runs')
+    return found
+
+
+def _by_number(file: Path) -> tuple[object, ...]:
+    """Natural order: step-9 before step-10."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", file.parent.name))
+
+
+def _step(file: Path) -> int | None:
+    return next((int(found[1]) for part in reversed(file.parts) if (found := STEPPED.match(part))), None)
+
+
+def _kind(file: Path) -> str:
+    """`train` or `eval`, as prime-rl names them."""
+    return file.parts[-3] if file.parts[-2] in ("all", "effective") else ""
+
+
+def _run(file: TraceFile) -> Run:
+    step, kind = _step(file.path), _kind(file.path)
+    if step is None:
+        return Run(file, file.path.parent.name, "", None)
+    return Run(file, f"step {step}{f' {kind}' if kind else ''}", kind or "steps", step)
+
+
+def _longer(run: Run) -> str:
+    """Told apart from another of the same name."""
+    above = [part for part in run.file.path.parts[:-1] if part not in ("all", "effective", "train", "eval", "rollouts")]
+    return " / ".join([*[part for part in above[-3:-1] if not STEPPED.match(part)][-1:], run.label])
+
+
+MAX_COMPLAINTS = 3
 READ_BYTES = 1 << 20
 
 
@@ -120,7 +298,7 @@ class Reading(Generic[Found]):
                     report.truncated_end = found.unended
                     report.torn += found.torn
                     report.malformed += not found.torn
-                    if len(report.complaints) < MAX_NAMED:
+                    if len(report.complaints) < MAX_COMPLAINTS:
                         report.complaints.append(f"line {number}: {found}")
                 elif found is not None:
                     yield found

@@ -1,20 +1,38 @@
-"""One line of `traces.jsonl` as rating sees it: the few fields it needs, checked at the edge.
+"""The schema of a line of `traces.jsonl`, checked at the edge; every reader of runs takes it from here.
 
 A line is one verifiers episode (`verifiers.v1.episode.Episode`, trace schema 1), written by `vf-eval` or by
-prime-rl's file monitor. The models name only what rating reads: pydantic skips the rest (messages, token ids,
-logprobs: nearly all of a line) without building Python objects, which is why this is faster than `json.loads`.
+prime-rl's file monitor. It is read in one of two ways. `EpisodeRecord` has what rating needs: pydantic skips the rest
+(messages, token ids, logprobs: nearly all of a line) without building Python objects, which is why it is faster than
+`json.loads`. `WholeEpisode` has everything that a trainer takes and a person wants to see.
 """
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, Field, ValidationError
+import msgspec
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError, from_json
 
 SCHEMA_VERSION = 1
 """The trace schema these models read (`verifiers.v1.trace.TRACE_VERSION` of verifiers 0.4)."""
+STRICT = ConfigDict(strict=True)
+"""Text is not a number and a number is not a truth value: verifiers writes neither for the other."""
+NO_CALL = "no model call"
+PER_SAMPLED = ("advantages", "reference_logprobs", "trainer_logprobs", "entropies")
+"""What a message may hold of each of its tokens that train, beside logprobs."""
 
 
 def _text(value: object) -> object:
@@ -29,7 +47,7 @@ def _head(value: object) -> object:
     return " ".join(value[:80].split()) if isinstance(value, str) else None
 
 
-def if_ours(value: object, validate: Callable[[object], Any]) -> Any:
+def _if_ours(value: object, validate: Callable[[object], Any]) -> Any:
     """Any environment may put anything into a trace's `info`; what is not ours says nothing."""
     try:
         return validate(value)
@@ -38,16 +56,47 @@ def if_ours(value: object, validate: Callable[[object], Any]) -> Any:
 
 
 def _scorers(value: object) -> object:
-    """What is not ours says nothing."""
     sound = isinstance(value, dict) and all(isinstance(version, str) for version in value.values())
     return value if sound else {}
 
 
+def _with_nan(values: Any) -> Any:
+    """JSON has no NaN: `vf-eval` and prime-rl write null."""
+    return [math.nan if value is None else value for value in values] if isinstance(values, list) else values
+
+
+def _numbers(values: object, validate: Callable[[object], Any]) -> Any:
+    try:
+        return validate(values)
+    except ValidationError:
+        return validate(_with_nan(values))
+
+
 _Label = Annotated[str | None, BeforeValidator(_text)]
+_OURS = WrapValidator(_if_ours)
 
 
 class Part(BaseModel, frozen=True, extra="ignore", protected_namespaces=()):
     """A part of a line: what it does not name is skipped."""
+
+
+class Origin(BaseModel, frozen=True):
+    """The kept turn that a rollout was continued from; also `trace.info["branch"]` of that rollout."""
+
+    trace_id: str
+    turn: int
+    digest: str
+    resumed: bool = False
+    """Whether the same rollout goes on after its process ended; else it is a branch of it."""
+
+
+class BranchOrigin(Origin):
+    """The kept turn that a rollout went on from, as its trace says it."""
+
+    same_request: bool = True
+    """Whether the agent went on with the request that the turn had waited for."""
+    forked: bool = False
+    """Whether the conversation had forked by then."""
 
 
 class ErrorRecord(Part):
@@ -64,6 +113,7 @@ class RewardRecord(Part):
 
 
 class TraceRecord(Part):
+    id: Annotated[str | None, _OURS] = None
     version: int
     verifiers: str = Field("unknown", validation_alias=AliasPath("verifiers", "version"))
     seat: str = Field("agent", validation_alias=AliasPath("agent", "name"))
@@ -74,6 +124,9 @@ class TraceRecord(Part):
         default_factory=dict, validation_alias=AliasPath("info", "scorers")
     )
     """The version of each scorer by its name; none before they had versions, or of another environment."""
+    branch: Annotated[BranchOrigin | None, _OURS] = Field(
+        None, validation_alias=AliasPath("info", "branch"), strict=False
+    )
     nodes: tuple[NodeRecord, ...] = ()
     rewards: Mapping[str, RewardRecord | None] = Field(default_factory=dict)
     ok: bool = False
@@ -138,6 +191,302 @@ class EpisodeRecord(Part):
             ValueError: it is not whole JSON.
         """
         return cls.model_validate_json(line)
+
+
+class TokenNode(msgspec.Struct, dict=True):
+    """One message with the tokens that it adds."""
+
+    parent: int | None = None
+    sampled: bool = False
+    message: Any = None
+    tools: Any = None
+    """What a root's request offered."""
+    timestamp: float | None = None
+    token_ids: list[int] = []
+    mask: list[bool] = []
+    is_content: list[bool] = []
+    logprobs: list[float] = []
+    advantages: list[float] | None = None
+    reference_logprobs: list[float] | None = None
+    trainer_logprobs: list[float] | None = None
+    entropies: list[float] | None = None
+    loss_weights: dict[str, list[float]] | None = None
+
+    @cached_property
+    def trained(self) -> int:
+        """How many of its tokens train."""
+        return self.mask.count(True)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether it has anything that belongs to tokens."""
+        return bool(
+            self.token_ids or self.mask or self.logprobs or self.is_content or self.advantages
+            or self.reference_logprobs or self.trainer_logprobs or self.entropies or self.loss_weights
+        )  # fmt: skip
+
+    @property
+    def role(self) -> str | None:
+        return self.message.get("role") if isinstance(self.message, dict) else None
+
+
+class ForkRecord(Part):
+    """Where and how a conversation's history parted."""
+
+    message: int
+    turn: int
+    how: str
+
+
+class HistoryRecord(Part):
+    """What our interception notes of a trace's forks (`info["history"]`)."""
+
+    forks: int = 0
+    first: tuple[ForkRecord, ...] = ()
+
+
+class KeptLogprobs(Part):
+    """The logprobs of one answer of an evaluation endpoint (`info["logprobs"]`)."""
+
+    node: int
+    tokens: list[str] | None = None
+    logprobs: Annotated[list[float], WrapValidator(_numbers)]
+
+
+class UsageRecord(msgspec.Struct, gc=False):
+    """Tokens of a call, as the endpoint counted them."""
+
+    prompt_tokens: int = 0
+    """Without those read from a cache."""
+    cached_input_tokens: int | None = None
+    completion_tokens: int = 0
+
+    @property
+    def input_tokens(self) -> int:
+        """All tokens of the prompt."""
+        return self.prompt_tokens + (self.cached_input_tokens or 0)
+
+
+class CallTime(msgspec.Struct, gc=False):
+    start: float | None = None
+    end: float | None = None
+
+
+class CallRecord(msgspec.Struct, gc=False):
+    node: int | None = None
+    """The answer; None where there is none."""
+    model: str | None = None
+    sampling: dict[str, Any] | None = None
+    usage: UsageRecord | None = None
+    time: CallTime | None = None
+    endpoint: Any = None
+    finish_reason: Any = None
+    error: Any = None
+
+    @property
+    def start(self) -> float | None:
+        """When it began, in seconds since 1970."""
+        return self.time.start if self.time is not None else None
+
+    @property
+    def end(self) -> float | None:
+        return self.time.end if self.time is not None else None
+
+
+def _node_with_nan(node: Any) -> Any:
+    if not isinstance(node, dict):
+        return node
+    weights = node.get("loss_weights")
+    named = {name: _with_nan(values) for name, values in weights.items()} if isinstance(weights, dict) else weights
+    floats = {name: _with_nan(node[name]) for name in ("logprobs", *PER_SAMPLED) if name in node}
+    return node | floats | {"loss_weights": named}
+
+
+def _read_as(kind: type[msgspec.Struct]) -> PlainValidator:
+    """How pydantic reads a list of structs: messages and calls are most of a line, and this is fast."""
+
+    def read(value: Any) -> Any:
+        try:
+            return msgspec.convert(value, tuple[kind, ...])  # type: ignore[valid-type]
+        except msgspec.ValidationError:
+            pass
+        try:
+            nodes = [_node_with_nan(node) for node in value] if isinstance(value, list) else value
+            return msgspec.convert(nodes, tuple[kind, ...])  # type: ignore[valid-type]
+        except msgspec.ValidationError as error:
+            raise PydanticCustomError("wrong_type", "{problem}", {"problem": str(error)}) from None
+
+    return PlainValidator(read)
+
+
+class WholeError(ErrorRecord):
+    message: Any = None
+    traceback: Any = None
+    status_code: Any = None
+
+
+class WeightedReward(RewardRecord):
+    """A reward whose score and weight are numbers."""
+
+    model_config = STRICT
+
+
+class WholeTrace(TraceRecord):
+    """A trace with its messages, tokens and calls. One that holds other types than verifiers writes is empty,
+    and says so.
+
+    What is read as any value is shown, and nothing is worked out from it.
+    """
+
+    model_config = STRICT
+
+    id: str = ""
+    task_key: str | None = Field(None, validation_alias=AliasPath("task", "key"))
+    task_hash: str | None = Field(None, validation_alias=AliasPath("task", "hash"))
+    task_data: Any = Field(None, validation_alias=AliasPath("task", "data"))
+    retries: Any = Field(None, validation_alias=AliasPath("agent", "config", "retries"))
+    runtime: Any = Field(None, validation_alias=AliasPath("agent", "config", "runtime", "type"))
+    harness: Any = Field(None, validation_alias=AliasPath("agent", "config", "harness", "id"))
+    nodes: Annotated[tuple[TokenNode, ...], _read_as(TokenNode)] = ()  # type: ignore[assignment]
+    calls: Annotated[tuple[CallRecord, ...], _read_as(CallRecord)] = ()
+    tools: Any = None
+    errors: list[WholeError] = Field(default_factory=list)  # type: ignore[assignment]
+    rewards: dict[str, WeightedReward | None] = Field(default_factory=dict)
+    metrics: dict[str, float | None] = Field(default_factory=dict)
+    timing: Any = None
+    info: Any = None
+    history: Annotated[HistoryRecord | None, _OURS] = Field(None, validation_alias=AliasPath("info", "history"))
+    kept: Annotated[tuple[KeptLogprobs, ...] | None, _OURS] = Field(
+        None, validation_alias=AliasPath("info", "logprobs"), strict=False
+    )
+    sub_trace: Annotated[str | None, _OURS] = Field(None, validation_alias=AliasPath("info", "rlm", "sub_trace"))
+    """The trace of the agent's sub calls, if it made any."""
+    _wrong_types: str = PrivateAttr("")
+
+    @classmethod
+    def repaired(cls, value: Any) -> Any:
+        """A trace that holds other types than verifiers writes, empty; any other value as it is."""
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            if not isinstance(value, dict):
+                return value
+            first = error.errors(include_url=False, include_input=False)[0]
+            kept: dict[str, Any] = _of_types(value, _STANDING) | {"agent": _of_types(value.get("agent"), _SEAT)}
+            try:
+                found = cls.model_validate(kept)
+            except ValidationError:
+                return kept
+            found._wrong_types = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            return found
+
+    @property
+    def wrong_types(self) -> str:
+        """The first field that holds another type than verifiers writes; empty if none does."""
+        return self._wrong_types
+
+    @property
+    def sampled_tokens(self) -> int:
+        """Tokens of all answers, as the endpoint counted them."""
+        return sum(call.usage.completion_tokens for call in self.calls if call.usage is not None)
+
+    @cached_property
+    def has_tokens(self) -> bool:
+        """Whether there is token data: an evaluation client leaves none."""
+        return any(node.token_ids for node in self.nodes)
+
+    def tokens_of(self, path: Sequence[int], trains: Sequence[int]) -> tuple[int, int]:
+        """Tokens of a branch, and those of them that train there."""
+        return sum([len(self.nodes[number].token_ids) for number in path]), sum([self.nodes[n].trained for n in trains])
+
+    @property
+    def scores(self) -> list[float]:
+        """The weighted rewards that were computed; NaN for one that is not a number."""
+        computed = [reward for reward in self.rewards.values() if reward is not None]
+        return [(math.nan if reward.score is None else reward.score) * reward.weight for reward in computed]
+
+    @property
+    def fork_notes(self) -> list[str]:
+        """Where and how the first forks came about, as far as the interception noted it."""
+        first = self.history.first if self.history is not None else ()
+        return [f"message {fork.message} from turn {fork.turn} on: {fork.how}" for fork in first]
+
+    def span(self, phase: str) -> tuple[float, float] | None:
+        """When a phase (`boot`, `setup`, `agent`, `finalize`, `scoring`) began and ended; None if it is not known."""
+        found = self.timing.get(phase) if isinstance(self.timing, dict) else None
+        start, end = (found.get("start"), found.get("end")) if isinstance(found, dict) else (None, None)
+        return (start, end) if isinstance(start, float) and isinstance(end, float) and 0 < start <= end else None
+
+    @property
+    def model_seconds(self) -> float:
+        """Wall-clock seconds in which a model call was under way; calls side by side count once."""
+        spans = sorted((c.start, c.end) for c in self.calls if c.start and c.end and c.end >= c.start)
+        total, reached = 0.0, 0.0
+        for start, end in spans:
+            total += max(0.0, end - max(start, reached))
+            reached = max(reached, end)
+        return total
+
+
+_STANDING: dict[str, type] = {"version": int, "id": str, "ok": bool}
+_SEAT: dict[str, type] = {"name": str, "trainable": bool}
+"""What is still read of a trace that holds wrong types: where it stands, and whether a trainer would use it."""
+
+
+def _of_types(given: Any, kinds: dict[str, type]) -> dict[str, Any]:
+    known = given if isinstance(given, dict) else {}
+    return {name: known[name] for name, kind in kinds.items() if type(known.get(name)) is kind}
+
+
+class WholeEpisode(EpisodeRecord):
+    model_config = STRICT
+
+    errors: list[WholeError] = Field(default_factory=list)  # type: ignore[assignment]
+    traces: tuple[WholeTrace, ...] = Field(strict=False)
+    group_id: str | None = Field(None, validation_alias=AliasPath("group", "id"))
+    task_data: Any = Field(None, validation_alias=AliasPath("task", "data"))
+    run: Any = None
+
+    @classmethod
+    def read(cls, line: bytes) -> Self:
+        """One line of JSON; building its values first is faster, as most of them are kept."""
+        value = from_json(line)
+        try:
+            return cls.model_validate(value)
+        except ValidationError:
+            if not isinstance(value, dict) or not isinstance(value.get("traces"), list):
+                raise
+            return cls.model_validate(value | {"traces": [WholeTrace.repaired(one) for one in value["traces"]]})
+
+    @property
+    def restores_histories(self) -> bool:
+        """Whether the agent's histories are restored to what was sampled, and their forks noted as they come about."""
+        return any("history_forks" in trace.metrics for trace in self.traces)
+
+    def noted_forks(self, trace: WholeTrace) -> int:
+        """The forks of one of its traces that were noted, on the trace or as a metric."""
+        counted = [trace.metrics.get("history_forks")]
+        if trace.seat == "sub":
+            counted += [other.metrics.get("sub_llm_history_forks") for other in self.traces]
+        numbers = [int(count) for count in counted if count is not None and math.isfinite(count)]
+        return max([trace.history.forks if trace.history else 0, *numbers])
+
+    def unused_because(self, trace: WholeTrace) -> str | None:
+        """Why a trainer leaves out one of its traces, whatever its tokens are; None if it does not.
+
+        The rules are prime-rl's: a failed trace never trains, and neither does any trace of an episode that failed.
+        """
+        if not trace.trainable:
+            return f'seat "{trace.seat}" does not train'
+        if trace.wrong_types:
+            return "it cannot be read"
+        if trace.dropped is not None:
+            return f"dropped: {trace.dropped}"
+        if not trace.ok:
+            return trace.errors[-1].type if trace.errors else trace.stop_condition or "unknown error"
+        if not self.ok:
+            return f"its episode failed: {self.errors[-1].type if self.errors else 'another trace'}"
+        return None if trace.turns else NO_CALL
 
 
 class LineError(ValueError):

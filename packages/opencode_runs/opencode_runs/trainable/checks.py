@@ -1,19 +1,27 @@
 """What is wrong with one trace for a trainer that would use it, found in the trace and in the samples made of it.
 
-Nothing is taken on trust that can be counted again: samples are checked against the nodes that they came from.
+Nothing is taken on trust that can be counted again: samples are checked against the nodes that they came from, nodes
+against the model's calls.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from opencode_runs.traces.runs import RunSettings
-from opencode_runs.trainable.evidence import Found, evidence_flaws
+from opencode_runs.traces.reading import RunSettings
+from opencode_runs.traces.record import PER_SAMPLED, CallRecord, TokenNode, WholeEpisode, WholeTrace
 from opencode_runs.trainable.findings import Flaw
-from opencode_runs.trainable.record import PER_SAMPLED, TokenEpisode, TokenNode, TokenTrace
 from opencode_runs.trainable.samples import TrainedBranch, training_sample
 
+Found = tuple[Flaw, str]
+SETTINGS = (
+    *("temperature", "top_p", "top_k", "min_p", "max_tokens", "reasoning_effort", "logit_bias"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+)
+"""Settings of sampling that make another policy of the same weights."""
+LASTING = frozenset({"temperature", "top_p", "top_k", "min_p"})
+"""Those of them that an agent may choose where its seat does not, once for each conversation."""
 _NO_LOGPROB = -9999.0
 """What vLLM writes for a token whose logprob it does not have."""
 _LARGEST = 3.4028234e38
@@ -24,7 +32,7 @@ NO_VOCABULARY = 1 << 19
 """More tokens than any model's vocabulary has."""
 
 
-def standing_flaw(episode: TokenEpisode, trace: TokenTrace, run: RunSettings) -> str:
+def standing_flaw(episode: WholeEpisode, trace: WholeTrace, run: RunSettings) -> str:
     """What of an episode and a trace says that it failed while the rest says that it did not; empty if nothing.
 
     Errors of earlier tries are kept, so that what is tried again may have some.
@@ -52,7 +60,7 @@ def _tries_of(retries: Any) -> int | None:
 
 
 def flaws_of(
-    trace: TokenTrace, samples: Iterable[TrainedBranch], *, max_tokens: int | None, vocabulary: int | None
+    trace: WholeTrace, samples: Iterable[TrainedBranch], *, max_tokens: int | None, vocabulary: int | None
 ) -> Iterator[Found]:
     """What is wrong with a trace that a trainer would use, and with its samples; each flaw once."""
     yield from _reward_flaws(trace)
@@ -84,7 +92,7 @@ def _of_nodes(
         yield flaw, f"message node {wrong[0][0]}: {wrong[0][1]}{more}"
 
 
-def _reward_flaws(trace: TokenTrace) -> Iterator[Found]:
+def _reward_flaws(trace: WholeTrace) -> Iterator[Found]:
     scores = trace.scores
     if not scores:
         yield Flaw.NO_REWARD, f'seat "{trace.seat}"'
@@ -110,7 +118,7 @@ def _token_ids(node: TokenNode, vocabulary: int) -> str:
     return f"{len(wrong)} of {len(node.token_ids)}, the first {wrong[0]}"
 
 
-def _kept_otherwise(trace: TokenTrace) -> str:
+def _kept_otherwise(trace: WholeTrace) -> str:
     """What is wrong with the logprobs of an evaluation."""
     if not trace.kept:
         return ""
@@ -189,13 +197,13 @@ _OF_NUMBERS = frozenset((Flaw.LENGTHS, Flaw.MASK, Flaw.LOGPROBS, Flaw.LOGPROB_VA
 """Checks that find nothing in a message without tokens."""
 
 
-def _training_flaws(trace: TokenTrace, samples: Iterable[TrainedBranch], max_tokens: int | None) -> Iterator[Found]:
+def _training_flaws(trace: WholeTrace, samples: Iterable[TrainedBranch], max_tokens: int | None) -> Iterator[Found]:
     trained: Counter[int] = Counter()
     longest = (0, 0, 0)
     for sample in samples:
         trained.update(sample.trains)
         lost = 0 if max_tokens is None else sum(training_sample(trace, sample).mask[max_tokens:])
-        longest = max(longest, (trace.tokens_of(sample)[0], lost, sample.branch))
+        longest = max(longest, (trace.tokens_of(sample.path, sample.trains)[0], lost, sample.branch))
     wrong = [
         number for number, node in enumerate(trace.nodes) if node.sampled and node.trained and trained[number] != 1
     ]
@@ -204,3 +212,94 @@ def _training_flaws(trace: TokenTrace, samples: Iterable[TrainedBranch], max_tok
     length, lost, branch = longest
     if max_tokens is not None and length > max_tokens:
         yield Flaw.TOO_LONG, f"branch {branch}: {length:,} tokens, {lost:,} trained ones behind the {max_tokens:,}th"
+
+
+def call_flaws(episode: WholeEpisode, trace: WholeTrace) -> Iterator[Found]:
+    """Where the answers of a trace, or the trace of its sub calls, are missing."""
+    wrong = [*_unmatched(trace)]
+    if trace.sub_trace and trace.sub_trace not in (other.id for other in episode.traces):
+        wrong.append(f"its sub calls are those of trace {trace.sub_trace[:8]}, which is not there")
+    if wrong:
+        yield Flaw.CALLS, _first(wrong)
+
+
+def evidence_flaws(trace: WholeTrace) -> Iterator[Found]:
+    """Where a trace contradicts its calls; its graph must be sound."""
+    if trace.has_tokens and (wrong := [*_miscounted(trace)]):
+        yield Flaw.USAGE, _first(wrong)
+    if wrong := [*_set_otherwise(trace)]:
+        yield Flaw.SETTINGS, _first(wrong)
+
+
+def _first(wrong: list[str]) -> str:
+    return wrong[0] + (f"; and {len(wrong) - 1} more" if len(wrong) > 1 else "")
+
+
+def _unmatched(trace: WholeTrace) -> Iterator[str]:
+    names = [call.node for call in trace.calls if call.node is not None]
+    if names == [number for number, node in enumerate(trace.nodes) if node.sampled]:
+        return
+    named = Counter(names)
+    for number, count in sorted(named.items()):
+        if not 0 <= number < len(trace.nodes):
+            yield f"a call names message node {number}, which is not there"
+        elif not trace.nodes[number].sampled:
+            yield f"a call names message node {number} as its answer, which is not sampled"
+        elif count > 1:
+            yield f"{count} calls name message node {number} as their answer"
+    for number, node in enumerate(trace.nodes):
+        if node.sampled and number not in named:
+            yield f"message node {number} is an answer, and no call names it"
+
+
+def _miscounted(trace: WholeTrace) -> Iterator[str]:
+    before: list[int] = []
+    """Tokens of the branch in front of each node."""
+    for node in trace.nodes:
+        before.append(0 if node.parent is None else before[node.parent] + len(trace.nodes[node.parent].token_ids))
+    for call in trace.calls:
+        if call.node is None or not 0 <= call.node < len(trace.nodes) or not trace.nodes[call.node].sampled:
+            continue
+        node = trace.nodes[call.node]
+        if call.usage is None:
+            yield f"message node {call.node}: its call says nothing of its tokens"
+            continue
+        sampled = node.trained
+        given = before[call.node] + len(node.token_ids) - sampled
+        if sampled != call.usage.completion_tokens:
+            yield f"message node {call.node}: {sampled:,} trained tokens of {call.usage.completion_tokens:,} sampled"
+        elif given != call.usage.input_tokens:
+            had = call.usage.input_tokens
+            yield f"message node {call.node}: {given:,} tokens before its answer, its call had {had:,}"
+
+
+def _set_otherwise(trace: WholeTrace) -> Iterator[str]:
+    answered = {call.node: call for call in trace.calls if call.node is not None}
+    model = trace.model or next((call.model for call in answered.values()), None)
+    settings = trace.sampling or {}
+    wanted = [(name, settings.get(name)) for name in SETTINGS if settings.get(name) is not None or name in LASTING]
+    right: set[int | None] = set()
+    for number, call in answered.items():
+        if call.model != model:
+            yield f"message node {number}: answered by {call.model}, not by {model}"
+        before = _answer_before(trace, number, answered)
+        chosen, sampled = before.sampling or {} if before else None, call.sampling or {}
+        as_before = before is not None and before.node in right and sampled == chosen
+        right.add(number)
+        if as_before:
+            continue
+        for name, given in wanted:
+            if given is None and chosen is None:
+                continue
+            asked = chosen.get(name) if given is None and chosen is not None else given
+            if (had := sampled.get(name)) != asked:
+                right.discard(number)
+                yield f"message node {number}: sampled with {name} {had}, not {asked}"
+
+
+def _answer_before(trace: WholeTrace, number: int, answered: Mapping[int, CallRecord]) -> CallRecord | None:
+    """The call of the answer before one in its conversation."""
+    here = trace.nodes[number].parent if 0 <= number < len(trace.nodes) else None
+    while here is not None and here not in answered:
+        here = trace.nodes[here].parent
+    return None if here is None else answered[here]

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from opencode_runs.difficulty.outputs import replacing
-from opencode_runs.tables import number, short, table
-from opencode_runs.traces.errors import NothingUsableError
+from opencode_runs.command import NothingUsableError, number, replacing, short, table
 from opencode_runs.turns.kept import KeptTurn, TurnRow
-from opencode_runs.turns.rewards import Rollout, Turns
+from opencode_runs.turns.tree import Rollout, Turns
 
 
 class ListedTurn(BaseModel):

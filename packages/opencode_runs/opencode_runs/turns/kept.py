@@ -23,23 +23,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from opencode_runs.traces.errors import BadInputError
+from opencode_runs.command import BadInputError
+from opencode_runs.traces.record import Origin
 
 MANIFEST, ROW, TRACE, ANSWER, FILES = "turn.json", "row.json", "trace.msgpack", "answer.msgpack", "files"
 """Names in the folder of a kept turn."""
 LOCK, ENDED = "lock", "ended"
 """Names in the folder of a rollout."""
 MAX_MANIFEST_BYTES = 1 << 20
-
-
-class Origin(BaseModel, frozen=True):
-    """The kept turn that a rollout was continued from; also `trace.info["branch"]` of that rollout."""
-
-    trace_id: str
-    turn: int
-    digest: str
-    resumed: bool = False
-    """Whether the same rollout goes on after its process ended; else it is a branch of it."""
 
 
 class RolloutFacts(BaseModel, frozen=True):

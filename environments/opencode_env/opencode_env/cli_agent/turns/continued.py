@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opencode_runs.traces.errors import BadInputError
-from opencode_runs.turns.kept import ANSWER, FILES, TRACE, KeptTurn, Origin, TurnRow, read_turn
+from opencode_runs.command import BadInputError
+from opencode_runs.traces.record import Origin
+from opencode_runs.turns.kept import ANSWER, FILES, TRACE, KeptTurn, TurnRow, read_turn
 from rollout_sandbox.toolbox.kept_files import require_whole
 from verifiers.v1.errors import TaskError
 from verifiers.v1.serve.delta import unpack

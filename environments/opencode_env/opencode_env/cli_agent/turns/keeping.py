@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, Origin, RolloutFacts
+from opencode_runs.traces.record import Origin
+from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, RolloutFacts
 from pydantic_core import to_json
 from rollout_sandbox.file_lock import private_directory, try_lock
 from rollout_sandbox.toolbox.kept_files import ChildrenRun, KeepsFiles, KeptFiles, NotKept

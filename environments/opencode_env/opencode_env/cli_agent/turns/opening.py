@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from opencode_runs.traces.errors import BadInputError
+from opencode_runs.command import BadInputError
 from opencode_runs.turns.kept import ENDED, LOCK, RolloutFacts, TurnRow, kept_turns, read_turn, turn_places
 from rollout_sandbox.file_lock import private_directory, try_lock
 from rollout_sandbox.podman import is_ours
