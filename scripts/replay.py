@@ -87,7 +87,7 @@ class UnplayableError(ValueError):
 class SavedEpisode(EpisodeRecord):
     """An episode with everything that it is played by."""
 
-    recorded: tuple[RecordedTrace, ...] = Field(validation_alias=AliasPath("traces"))
+    recorded: tuple[RecordedTrace, ...] = Field(validation_alias=AliasPath("traces"), strict=False)
     saved_task: dict[str, Any] = Field(validation_alias=AliasPath("task"))
 
 

@@ -132,15 +132,16 @@ def test_what_tells_most_has_room_first(tmp_path: Path) -> None:
     assert len(kept) == 42 - index["left_out"]
 
 
-def test_a_reward_of_another_type_counts_as_difficulty_counts_it(
+def test_a_reward_of_another_type_is_an_error_to_the_page_and_to_difficulty(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = made.write_run(tmp_path / "loose", [made.episode(1, "t", made.trace(1, "1.0"))])  # type: ignore[arg-type]
     shown = written(run, page=tmp_path / "page.html")["runs"][0]["sources"]
     capsys.readouterr()
-    difficulty(["rate", str(run), "--json"])
+    assert difficulty(["rate", str(run), "--json"]) == 1
     (source,) = json.loads(capsys.readouterr().out)["sources"]
-    assert (shown[0]["attempts"], shown[0]["avg_reward"]) == (source["attempts"], source["avg_reward"]) == (1, 1.0)
+    assert shown[0]["causes"] == source["causes"] == {"it cannot be read": 1}
+    assert shown[0]["attempts"] == source["attempts"] == 0
 
 
 @pytest.mark.parametrize("tokens", [10**400, -(10**400), -1])

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_runs.traces.record import WholeEpisode
+from opencode_runs.traces.record import EpisodeRecord
 from opencode_runs.trainable.__main__ import main
 from opencode_runs.trainable.inspection import inspect
 from opencode_runs.trainable.samples import TrainingSample, training_samples
@@ -64,7 +64,7 @@ async def test_the_written_run_gives_the_same_samples(
     played: Recorded,
 ) -> None:
     run, episodes, _ = played
-    read = [WholeEpisode.model_validate_json(line) for line in (run / "traces.jsonl").read_bytes().splitlines()]
+    read = [EpisodeRecord.model_validate_json(line) for line in (run / "traces.jsonl").read_bytes().splitlines()]
 
     def all_samples(of: Any) -> list[list[TrainingSample]]:
         return [training_samples(trace) for episode in of for trace in episode.traces]

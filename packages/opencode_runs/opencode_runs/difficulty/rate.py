@@ -63,6 +63,8 @@ def tries(episode: EpisodeRecord, seat: str | None = None) -> Tries:
 
 def _classified(episode: EpisodeRecord, trace: TraceRecord) -> Attempt | Failure:
     """Whether the main seat's `trace` is an attempt, and with what reward."""
+    if trace.wrong_types:
+        return Failure("it cannot be read")
     stop = trace.stop_condition
     if not trace.ok:
         return Failure(trace.errors[-1].type if trace.errors else stop or "unknown error")

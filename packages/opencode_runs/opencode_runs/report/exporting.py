@@ -15,7 +15,7 @@ from opencode_runs.command import BadInputError, NothingUsableError, say
 from opencode_runs.report.cleaning import Cutter, as_json
 from opencode_runs.report.masking import Masker
 from opencode_runs.traces.reading import Reading, find_runs
-from opencode_runs.traces.record import CallRecord, WholeEpisode, WholeTrace
+from opencode_runs.traces.record import CallRecord, EpisodeRecord, TraceRecord
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths
 
 SOURCES = {"system": "system", "user": "user", "assistant": "agent", "developer": "system"}
@@ -58,7 +58,7 @@ def print_markdown(paths: list[Path], wanted: str) -> None:
     raise NothingUsableError(f"no rollout's id begins with {wanted!r}")
 
 
-def _markdown(episode: WholeEpisode, trace: WholeTrace) -> str:
+def _markdown(episode: EpisodeRecord, trace: TraceRecord) -> str:
     """A rollout for an issue or a chat: the first branch's messages, long ones cut, keys masked."""
     masker = Masker()
 
@@ -94,13 +94,13 @@ def _fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def _traces(paths: list[Path]) -> Iterator[tuple[WholeEpisode, WholeTrace]]:
-    for _, episode in Reading.of(WholeEpisode).episodes([run.file for run in find_runs(paths)]):
+def _traces(paths: list[Path]) -> Iterator[tuple[EpisodeRecord, TraceRecord]]:
+    for _, episode in Reading.of(EpisodeRecord).episodes([run.file for run in find_runs(paths)]):
         for trace in episode.traces:
             yield episode, trace
 
 
-def _trajectories(episode: WholeEpisode, trace: WholeTrace) -> Iterator[dict[str, Any]]:
+def _trajectories(episode: EpisodeRecord, trace: TraceRecord) -> Iterator[dict[str, Any]]:
     """The trajectories of a trace, one for each branch; none for a trace without messages or with a broken graph.
 
     What an earlier branch holds already is marked as copied context in a later one, so that nothing trains twice.
@@ -142,7 +142,7 @@ def _trajectories(episode: WholeEpisode, trace: WholeTrace) -> Iterator[dict[str
         )
 
 
-def _agent(trace: WholeTrace) -> dict[str, Any]:
+def _agent(trace: TraceRecord) -> dict[str, Any]:
     info = trace.info.get("agent") if isinstance(trace.info, dict) else None
     version = info.get("version") if isinstance(info, dict) else None
     offered = trace.tools if isinstance(trace.tools, list) else []
@@ -160,7 +160,7 @@ def _definition(tool: dict[str, Any]) -> dict[str, Any]:
     return tool if "function" in tool else {"type": "function", "function": function}
 
 
-def _steps(trace: WholeTrace, path: tuple[int, ...], told: frozenset[int]) -> list[Step]:
+def _steps(trace: TraceRecord, path: tuple[int, ...], told: frozenset[int]) -> list[Step]:
     steps: list[Step] = []
     calls = {call.node: call for call in trace.calls if call.node is not None}
     context: list[int] = []

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from opencode_runs.difficulty.figures import RateFigures, figures
-from opencode_runs.difficulty.rate import Attempt, RatedEpisode, Rating, Tries, rate, tries
+from opencode_runs.difficulty.rate import Attempt, RatedEpisode, Rating, Tries, tries
 from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.workers import Workers
 from opencode_runs.traces.reading import READ_BYTES, Parsed, Reading, Run, TraceFile, parsed
-from opencode_runs.traces.record import BranchOrigin, LineError, WholeEpisode, WholeError, WholeTrace
+from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, ErrorRecord, LineError, TraceRecord
 from opencode_runs.trainable.findings import Report, TraceFigures
 from opencode_runs.trainable.inspection import Inspected, Inspection, Inspector
 
@@ -89,8 +89,6 @@ class Listed:
     rated: RatedEpisode
     inspected: Inspected
     rows: list[Row]
-    alike: bool
-    """Whether it holds the types that verifiers writes."""
 
 
 class Lister:
@@ -104,17 +102,16 @@ class Lister:
         return found
 
     def _listed(self, number: int, line: bytes) -> Parsed[Listed]:
-        size, episode = parsed(line, WholeEpisode)
+        size, episode = parsed(line, EpisodeRecord)
         if episode is None or isinstance(episode, LineError):
             return size, episode
         tried = tries(episode)
         found = self._inspector.inspect(self._runs[number].file, episode)
         listed = _rows(episode, tried, found, number)
-        alike = not any(trace.wrong_types for trace in episode.traces)
-        return size, Listed(episode.id, RatedEpisode.of(episode, tried), found, listed, alike)
+        return size, Listed(episode.id, RatedEpisode.of(episode, tried), found, listed)
 
 
-def _rows(episode: WholeEpisode, tried: Tries, inspected: Inspected, run: int) -> list[Row]:
+def _rows(episode: EpisodeRecord, tried: Tries, inspected: Inspected, run: int) -> list[Row]:
     """A row for each try of the episode, as `opencode-difficulty` tells tries and outcomes."""
     by_trace = {id(trace): found for trace, (found, _) in zip(episode.traces, inspected.traces, strict=True)}
     rows = []
@@ -131,7 +128,6 @@ def _rows(episode: WholeEpisode, tried: Tries, inspected: Inspected, run: int) -
             said |= {"outcome": outcome.cause, "counts": counts, "reward": None}
         found, branch = None, None
         if trace is not None:
-            assert isinstance(trace, WholeTrace)
             found, branch = by_trace[id(trace)], trace.branch
             said |= _of_trace(episode, trace, found)
         forks = found.forks if found else 0
@@ -150,7 +146,7 @@ def _mask_rows(listed: list[Row]) -> None:
         row.masked = masker.counts or None
 
 
-def _of_trace(episode: WholeEpisode, trace: WholeTrace, figures: TraceFigures) -> dict[str, Any]:
+def _of_trace(episode: EpisodeRecord, trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
     spans = {phase: span for phase in PHASES if (span := trace.span(phase))}
     return {
         "id": trace.id or episode.id, "model": trace.model, "stop": trace.stop_condition, "turns": trace.turns,
@@ -167,20 +163,20 @@ def _of_trace(episode: WholeEpisode, trace: WholeTrace, figures: TraceFigures) -
     }  # fmt: skip
 
 
-def _message(errors: Sequence[WholeError]) -> str | None:
+def _message(errors: Sequence[ErrorRecord]) -> str | None:
     """The beginning of what the last error says, on one line, by which failures are grouped."""
     said = errors[-1].message if errors else None
     return " ".join(said[: 4 * HEAD].split())[:HEAD] if isinstance(said, str) else None
 
 
-def _used(episode: WholeEpisode) -> tuple[int, int, int]:
+def _used(episode: EpisodeRecord) -> tuple[int, int, int]:
     """Tokens of all model calls of all traces, as the endpoint counted them: read anew, read from a cache, sampled."""
     used = [call.usage for trace in episode.traces for call in trace.calls if call.usage]
     cached = [usage.cached_input_tokens or 0 for usage in used]
     return sum(usage.prompt_tokens for usage in used), sum(cached), sum(usage.completion_tokens for usage in used)
 
 
-def _tool_calls(trace: WholeTrace) -> dict[str, int]:
+def _tool_calls(trace: TraceRecord) -> dict[str, int]:
     """Calls by tool that the model made, each once."""
     counts: Counter[str] = Counter()
     for node in trace.nodes:
@@ -191,7 +187,7 @@ def _tool_calls(trace: WholeTrace) -> dict[str, int]:
     return dict(counts.most_common())
 
 
-def _last_words(trace: WholeTrace) -> str:
+def _last_words(trace: TraceRecord) -> str:
     for node in reversed(trace.nodes):
         if node.sampled and isinstance(node.message, dict) and isinstance(node.message.get("content"), str):
             content = node.message["content"]
@@ -229,15 +225,10 @@ def list_run(run: Run, number: int, threshold: float, workers: Workers) -> Listi
 
     rating, reading, inspection = Rating(threshold), Reading(lines), Inspection()
     rollouts: list[Rollout] = []
-    alike = True
     for file, episode in reading.episodes([run.file]):
         rating.count(episode.rated, file.settings.model)
-        alike = alike and episode.alike
         found = inspection.add(file, episode.inspected)
         rollouts.append(Rollout(run, *reading.place, episode.rows, found))
-    if not alike or any(report.malformed for report in reading.runs):
-        # `opencode-difficulty` takes other types where they can be read as the right ones.
-        rating = rate([run.file.path], threshold=threshold)
     return Listing(figures(rating), inspection.report(reading.runs), rollouts)
 
 

@@ -18,7 +18,7 @@ from isal import isal_zlib
 
 from opencode_runs.report.cleaning import CAPS, as_json, cut_masked, fitting_cap, lengths
 from opencode_runs.report.masking import Masker
-from opencode_runs.traces.record import PER_SAMPLED, CallRecord, TokenNode, WholeEpisode, WholeTrace, parse_line
+from opencode_runs.traces.record import PER_SAMPLED, CallRecord, EpisodeRecord, TokenNode, TraceRecord, parse_line
 from opencode_runs.trainable.findings import TraceFigures
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, trained_branches
 
@@ -166,7 +166,7 @@ def _read(place: Place) -> dict[str, Any] | None:
     try:
         with place.file.open("rb") as file:
             file.seek(place.start)
-            episode = parse_line(file.read(place.size), WholeEpisode)
+            episode = parse_line(file.read(place.size), EpisodeRecord)
         if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset(place.ids):
             return None
         return _details(episode, place.figures)
@@ -174,7 +174,7 @@ def _read(place: Place) -> dict[str, Any] | None:
         return None
 
 
-def _details(episode: WholeEpisode, figures: list[TraceFigures]) -> dict[str, Any]:
+def _details(episode: EpisodeRecord, figures: list[TraceFigures]) -> dict[str, Any]:
     """All of an episode that is shown, as JSON values that are not cleaned yet."""
     data = episode.task_data if isinstance(episode.task_data, dict) else {}
     return {
@@ -185,7 +185,7 @@ def _details(episode: WholeEpisode, figures: list[TraceFigures]) -> dict[str, An
     }  # fmt: skip
 
 
-def _trace(trace: WholeTrace, figures: TraceFigures) -> dict[str, Any]:
+def _trace(trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
     paths: list[tuple[int, ...]] = []
     samples: list[dict[str, Any]] = []
     try:
@@ -218,7 +218,7 @@ def _trace(trace: WholeTrace, figures: TraceFigures) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tools(trace: WholeTrace) -> list[Any]:
+def _tools(trace: TraceRecord) -> list[Any]:
     """Name and description of each tool that was offered."""
     found: Any = trace.tools or next((node.tools for node in trace.nodes if node.tools), [])
     tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []

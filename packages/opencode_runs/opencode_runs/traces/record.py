@@ -1,14 +1,13 @@
 """The schema of a line of `traces.jsonl`, checked at the edge; every reader of runs takes it from here.
 
 A line is one verifiers episode (`verifiers.v1.episode.Episode`, trace schema 1), written by `vf-eval` or by
-prime-rl's file monitor. It is read in one of two ways. `EpisodeRecord` has what rating needs: pydantic skips the rest
-(messages, token ids, logprobs: nearly all of a line) without building Python objects, which is why it is faster than
-`json.loads`. `WholeEpisode` has everything that a trainer takes and a person wants to see.
+prime-rl's file monitor. Messages and calls, nearly all of a line, are read by msgspec, the rest by pydantic; both take
+less than `json.loads`. What is read as any value is shown, and nothing is worked out from it.
 """
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Self, TypeVar
 
@@ -101,96 +100,16 @@ class BranchOrigin(Origin):
 
 class ErrorRecord(Part):
     type: str = "unknown error"
-
-
-class NodeRecord(Part):
-    sampled: bool = False
+    message: Any = None
+    traceback: Any = None
+    status_code: Any = None
 
 
 class RewardRecord(Part):
+    model_config = STRICT
+
     score: float | None = None
     weight: float = 1.0
-
-
-class TraceRecord(Part):
-    id: Annotated[str | None, _OURS] = None
-    version: int
-    verifiers: str = Field("unknown", validation_alias=AliasPath("verifiers", "version"))
-    seat: str = Field("agent", validation_alias=AliasPath("agent", "name"))
-    trainable: bool = Field(True, validation_alias=AliasPath("agent", "trainable"))
-    model: str | None = Field(None, validation_alias=AliasPath("agent", "config", "model"))
-    sampling: dict[str, Any] | None = Field(None, validation_alias=AliasPath("agent", "config", "sampling"))
-    scorers: Annotated[Mapping[str, str], BeforeValidator(_scorers)] = Field(
-        default_factory=dict, validation_alias=AliasPath("info", "scorers")
-    )
-    """The version of each scorer by its name; none before they had versions, or of another environment."""
-    branch: Annotated[BranchOrigin | None, _OURS] = Field(
-        None, validation_alias=AliasPath("info", "branch"), strict=False
-    )
-    nodes: tuple[NodeRecord, ...] = ()
-    rewards: Mapping[str, RewardRecord | None] = Field(default_factory=dict)
-    ok: bool = False
-    stop_condition: str | None = None
-    dropped: str | None = None
-    """Why the trace is to be left out of reward means (verifiers 0.4.1 and later)."""
-    errors: list[ErrorRecord] = Field(default_factory=list)
-    num_total_tokens: int | None = Field(None, ge=0, lt=1 << 63)
-
-    @property
-    def sampling_text(self) -> str:
-        """The sampling settings that were set, as canonical JSON."""
-        given = {name: value for name, value in (self.sampling or {}).items() if value is not None}
-        return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
-
-    @cached_property
-    def turns(self) -> int:
-        """Sampled turns, as `verifiers.v1.trace.Trace.num_turns` counts them."""
-        return sum([node.sampled for node in self.nodes])
-
-    @property
-    def reward(self) -> float | None:
-        """The weighted sum, or None if a reward is missing, was not computed or is not a number."""
-        total = 0.0
-        for reward in self.rewards.values():
-            if reward is None or reward.score is None:
-                return None
-            total += reward.score * reward.weight
-        return total if self.rewards and math.isfinite(total) else None
-
-
-class EpisodeRecord(Part):
-    id: str
-    env: str = Field("", validation_alias=AliasPath("env", "id"))
-    task_key: str | None = Field(None, validation_alias=AliasPath("task", "key"))
-    task_hash: str | None = Field(None, validation_alias=AliasPath("task", "hash"))
-    task_id: _Label = Field(None, validation_alias=AliasPath("task", "data", "id"))
-    task_name: _Label = Field(None, validation_alias=AliasPath("task", "data", "name"))
-    prompt: Annotated[str | None, BeforeValidator(_head)] = Field(
-        None, validation_alias=AliasPath("task", "data", "prompt")
-    )
-    ok: bool = False
-    errors: list[ErrorRecord] = Field(default_factory=list)
-    traces: tuple[TraceRecord, ...]
-
-    @property
-    def task(self) -> str | None:
-        """The task's key; runs older than keys have the content hash only."""
-        return self.task_key or self.task_hash
-
-    @property
-    def called(self) -> str:
-        """What people call the task: its id, name, the beginning of its prompt, or its key."""
-        return self.task_id or self.task_name or self.prompt or self.task or ""
-
-    @classmethod
-    def read(cls, line: bytes) -> Self:
-        """One line of JSON as this record.
-
-        Raises:
-            ValidationError: it holds something else.
-            ValueError: it is not whole JSON.
-        """
-        return cls.model_validate_json(line)
 
 
 class TokenNode(msgspec.Struct, dict=True):
@@ -319,42 +238,47 @@ def _read_as(kind: type[msgspec.Struct]) -> PlainValidator:
     return PlainValidator(read)
 
 
-class WholeError(ErrorRecord):
-    message: Any = None
-    traceback: Any = None
-    status_code: Any = None
+class TraceRecord(Part):
+    """A trace with its messages, tokens and calls.
 
-
-class WeightedReward(RewardRecord):
-    """A reward whose score and weight are numbers."""
-
-    model_config = STRICT
-
-
-class WholeTrace(TraceRecord):
-    """A trace with its messages, tokens and calls. One that holds other types than verifiers writes is empty,
-    and says so.
-
-    What is read as any value is shown, and nothing is worked out from it.
+    One that holds other types than verifiers writes is empty, and `wrong_types` says so.
     """
 
     model_config = STRICT
 
+    version: int
     id: str = ""
-    task_key: str | None = Field(None, validation_alias=AliasPath("task", "key"))
-    task_hash: str | None = Field(None, validation_alias=AliasPath("task", "hash"))
-    task_data: Any = Field(None, validation_alias=AliasPath("task", "data"))
+    ok: bool = False
+    verifiers: str = Field("unknown", validation_alias=AliasPath("verifiers", "version"))
+    seat: str = Field("agent", validation_alias=AliasPath("agent", "name"))
+    trainable: bool = Field(True, validation_alias=AliasPath("agent", "trainable"))
+    model: str | None = Field(None, validation_alias=AliasPath("agent", "config", "model"))
+    sampling: dict[str, Any] | None = Field(None, validation_alias=AliasPath("agent", "config", "sampling"))
     retries: Any = Field(None, validation_alias=AliasPath("agent", "config", "retries"))
     runtime: Any = Field(None, validation_alias=AliasPath("agent", "config", "runtime", "type"))
     harness: Any = Field(None, validation_alias=AliasPath("agent", "config", "harness", "id"))
-    nodes: Annotated[tuple[TokenNode, ...], _read_as(TokenNode)] = ()  # type: ignore[assignment]
+    task_key: str | None = Field(None, validation_alias=AliasPath("task", "key"))
+    task_hash: str | None = Field(None, validation_alias=AliasPath("task", "hash"))
+    task_data: Any = Field(None, validation_alias=AliasPath("task", "data"))
+    nodes: Annotated[tuple[TokenNode, ...], _read_as(TokenNode)] = ()
     calls: Annotated[tuple[CallRecord, ...], _read_as(CallRecord)] = ()
     tools: Any = None
-    errors: list[WholeError] = Field(default_factory=list)  # type: ignore[assignment]
-    rewards: dict[str, WeightedReward | None] = Field(default_factory=dict)
+    rewards: dict[str, RewardRecord | None] = Field(default_factory=dict)
     metrics: dict[str, float | None] = Field(default_factory=dict)
+    stop_condition: str | None = None
+    dropped: str | None = None
+    """Why the trace is to be left out of reward means (verifiers 0.4.1 and later)."""
+    errors: list[ErrorRecord] = Field(default_factory=list)
+    num_total_tokens: int | None = Field(None, ge=0, lt=1 << 63)
     timing: Any = None
     info: Any = None
+    scorers: Annotated[dict[str, str], BeforeValidator(_scorers)] = Field(
+        default_factory=dict, validation_alias=AliasPath("info", "scorers")
+    )
+    """The version of each scorer by its name; none before they had versions, or of another environment."""
+    branch: Annotated[BranchOrigin | None, _OURS] = Field(
+        None, validation_alias=AliasPath("info", "branch"), strict=False
+    )
     history: Annotated[HistoryRecord | None, _OURS] = Field(None, validation_alias=AliasPath("info", "history"))
     kept: Annotated[tuple[KeptLogprobs, ...] | None, _OURS] = Field(
         None, validation_alias=AliasPath("info", "logprobs"), strict=False
@@ -384,6 +308,27 @@ class WholeTrace(TraceRecord):
     def wrong_types(self) -> str:
         """The first field that holds another type than verifiers writes; empty if none does."""
         return self._wrong_types
+
+    @property
+    def sampling_text(self) -> str:
+        """The sampling settings that were set, as canonical JSON."""
+        given = {name: value for name, value in (self.sampling or {}).items() if value is not None}
+        return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
+
+    @cached_property
+    def turns(self) -> int:
+        """Sampled turns, as `verifiers.v1.trace.Trace.num_turns` counts them."""
+        return sum([node.sampled for node in self.nodes])
+
+    @property
+    def reward(self) -> float | None:
+        """The weighted sum, or None if a reward is missing, was not computed or is not a number."""
+        total = 0.0
+        for reward in self.rewards.values():
+            if reward is None or reward.score is None:
+                return None
+            total += reward.score * reward.weight
+        return total if self.rewards and math.isfinite(total) else None
 
     @property
     def sampled_tokens(self) -> int:
@@ -438,32 +383,57 @@ def _of_types(given: Any, kinds: dict[str, type]) -> dict[str, Any]:
     return {name: known[name] for name, kind in kinds.items() if type(known.get(name)) is kind}
 
 
-class WholeEpisode(EpisodeRecord):
+class EpisodeRecord(Part):
     model_config = STRICT
 
-    errors: list[WholeError] = Field(default_factory=list)  # type: ignore[assignment]
-    traces: tuple[WholeTrace, ...] = Field(strict=False)
-    group_id: str | None = Field(None, validation_alias=AliasPath("group", "id"))
+    id: str
+    ok: bool = False
+    env: str = Field("", validation_alias=AliasPath("env", "id"))
+    task_key: str | None = Field(None, validation_alias=AliasPath("task", "key"))
+    task_hash: str | None = Field(None, validation_alias=AliasPath("task", "hash"))
     task_data: Any = Field(None, validation_alias=AliasPath("task", "data"))
+    task_id: _Label = Field(None, validation_alias=AliasPath("task", "data", "id"))
+    task_name: _Label = Field(None, validation_alias=AliasPath("task", "data", "name"))
+    prompt: Annotated[str | None, BeforeValidator(_head)] = Field(
+        None, validation_alias=AliasPath("task", "data", "prompt")
+    )
+    errors: list[ErrorRecord] = Field(default_factory=list)
+    traces: tuple[TraceRecord, ...] = Field(strict=False)
+    group_id: str | None = Field(None, validation_alias=AliasPath("group", "id"))
     run: Any = None
 
     @classmethod
     def read(cls, line: bytes) -> Self:
-        """One line of JSON; building its values first is faster, as most of them are kept."""
+        """One line of JSON as this record.
+
+        Raises:
+            ValidationError: it holds something else.
+            ValueError: it is not whole JSON.
+        """
         value = from_json(line)
         try:
             return cls.model_validate(value)
         except ValidationError:
             if not isinstance(value, dict) or not isinstance(value.get("traces"), list):
                 raise
-            return cls.model_validate(value | {"traces": [WholeTrace.repaired(one) for one in value["traces"]]})
+            return cls.model_validate(value | {"traces": [TraceRecord.repaired(one) for one in value["traces"]]})
+
+    @property
+    def task(self) -> str | None:
+        """The task's key; runs older than keys have the content hash only."""
+        return self.task_key or self.task_hash
+
+    @property
+    def called(self) -> str:
+        """What people call the task: its id, name, the beginning of its prompt, or its key."""
+        return self.task_id or self.task_name or self.prompt or self.task or ""
 
     @property
     def restores_histories(self) -> bool:
         """Whether the agent's histories are restored to what was sampled, and their forks noted as they come about."""
         return any("history_forks" in trace.metrics for trace in self.traces)
 
-    def noted_forks(self, trace: WholeTrace) -> int:
+    def noted_forks(self, trace: TraceRecord) -> int:
         """The forks of one of its traces that were noted, on the trace or as a metric."""
         counted = [trace.metrics.get("history_forks")]
         if trace.seat == "sub":
@@ -471,7 +441,7 @@ class WholeEpisode(EpisodeRecord):
         numbers = [int(count) for count in counted if count is not None and math.isfinite(count)]
         return max([trace.history.forks if trace.history else 0, *numbers])
 
-    def unused_because(self, trace: WholeTrace) -> str | None:
+    def unused_because(self, trace: TraceRecord) -> str | None:
         """Why a trainer leaves out one of its traces, whatever its tokens are; None if it does not.
 
         The rules are prime-rl's: a failed trace never trains, and neither does any trace of an episode that failed.
@@ -507,7 +477,7 @@ Episode = TypeVar("Episode", bound=EpisodeRecord)
 
 
 def parse_line(line: bytes, kind: type[Episode]) -> Episode:
-    """Read one line of `traces.jsonl` as `EpisodeRecord`, or a subclass that reads more of it.
+    """Read one line of `traces.jsonl` as an `EpisodeRecord`, or a subclass that reads more of it.
 
     Raises:
         VersionError: a trace has another schema version than `SCHEMA_VERSION`.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from opencode_runs.traces.reading import RunSettings
-from opencode_runs.traces.record import PER_SAMPLED, CallRecord, TokenNode, WholeEpisode, WholeTrace
+from opencode_runs.traces.record import PER_SAMPLED, CallRecord, EpisodeRecord, TokenNode, TraceRecord
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.samples import TrainedBranch, training_sample
 
@@ -32,7 +32,7 @@ NO_VOCABULARY = 1 << 19
 """More tokens than any model's vocabulary has."""
 
 
-def standing_flaw(episode: WholeEpisode, trace: WholeTrace, run: RunSettings) -> str:
+def standing_flaw(episode: EpisodeRecord, trace: TraceRecord, run: RunSettings) -> str:
     """What of an episode and a trace says that it failed while the rest says that it did not; empty if nothing.
 
     Errors of earlier tries are kept, so that what is tried again may have some.
@@ -60,7 +60,7 @@ def _tries_of(retries: Any) -> int | None:
 
 
 def flaws_of(
-    trace: WholeTrace, samples: Iterable[TrainedBranch], *, max_tokens: int | None, vocabulary: int | None
+    trace: TraceRecord, samples: Iterable[TrainedBranch], *, max_tokens: int | None, vocabulary: int | None
 ) -> Iterator[Found]:
     """What is wrong with a trace that a trainer would use, and with its samples; each flaw once."""
     yield from _reward_flaws(trace)
@@ -92,7 +92,7 @@ def _of_nodes(
         yield flaw, f"message node {wrong[0][0]}: {wrong[0][1]}{more}"
 
 
-def _reward_flaws(trace: WholeTrace) -> Iterator[Found]:
+def _reward_flaws(trace: TraceRecord) -> Iterator[Found]:
     scores = trace.scores
     if not scores:
         yield Flaw.NO_REWARD, f'seat "{trace.seat}"'
@@ -118,7 +118,7 @@ def _token_ids(node: TokenNode, vocabulary: int) -> str:
     return f"{len(wrong)} of {len(node.token_ids)}, the first {wrong[0]}"
 
 
-def _kept_otherwise(trace: WholeTrace) -> str:
+def _kept_otherwise(trace: TraceRecord) -> str:
     """What is wrong with the logprobs of an evaluation."""
     if not trace.kept:
         return ""
@@ -197,7 +197,7 @@ _OF_NUMBERS = frozenset((Flaw.LENGTHS, Flaw.MASK, Flaw.LOGPROBS, Flaw.LOGPROB_VA
 """Checks that find nothing in a message without tokens."""
 
 
-def _training_flaws(trace: WholeTrace, samples: Iterable[TrainedBranch], max_tokens: int | None) -> Iterator[Found]:
+def _training_flaws(trace: TraceRecord, samples: Iterable[TrainedBranch], max_tokens: int | None) -> Iterator[Found]:
     trained: Counter[int] = Counter()
     longest = (0, 0, 0)
     for sample in samples:
@@ -214,7 +214,7 @@ def _training_flaws(trace: WholeTrace, samples: Iterable[TrainedBranch], max_tok
         yield Flaw.TOO_LONG, f"branch {branch}: {length:,} tokens, {lost:,} trained ones behind the {max_tokens:,}th"
 
 
-def call_flaws(episode: WholeEpisode, trace: WholeTrace) -> Iterator[Found]:
+def call_flaws(episode: EpisodeRecord, trace: TraceRecord) -> Iterator[Found]:
     """Where the answers of a trace, or the trace of its sub calls, are missing."""
     wrong = [*_unmatched(trace)]
     if trace.sub_trace and trace.sub_trace not in (other.id for other in episode.traces):
@@ -223,7 +223,7 @@ def call_flaws(episode: WholeEpisode, trace: WholeTrace) -> Iterator[Found]:
         yield Flaw.CALLS, _first(wrong)
 
 
-def evidence_flaws(trace: WholeTrace) -> Iterator[Found]:
+def evidence_flaws(trace: TraceRecord) -> Iterator[Found]:
     """Where a trace contradicts its calls; its graph must be sound."""
     if trace.has_tokens and (wrong := [*_miscounted(trace)]):
         yield Flaw.USAGE, _first(wrong)
@@ -235,7 +235,7 @@ def _first(wrong: list[str]) -> str:
     return wrong[0] + (f"; and {len(wrong) - 1} more" if len(wrong) > 1 else "")
 
 
-def _unmatched(trace: WholeTrace) -> Iterator[str]:
+def _unmatched(trace: TraceRecord) -> Iterator[str]:
     names = [call.node for call in trace.calls if call.node is not None]
     if names == [number for number, node in enumerate(trace.nodes) if node.sampled]:
         return
@@ -252,7 +252,7 @@ def _unmatched(trace: WholeTrace) -> Iterator[str]:
             yield f"message node {number} is an answer, and no call names it"
 
 
-def _miscounted(trace: WholeTrace) -> Iterator[str]:
+def _miscounted(trace: TraceRecord) -> Iterator[str]:
     before: list[int] = []
     """Tokens of the branch in front of each node."""
     for node in trace.nodes:
@@ -273,7 +273,7 @@ def _miscounted(trace: WholeTrace) -> Iterator[str]:
             yield f"message node {call.node}: {given:,} tokens before its answer, its call had {had:,}"
 
 
-def _set_otherwise(trace: WholeTrace) -> Iterator[str]:
+def _set_otherwise(trace: TraceRecord) -> Iterator[str]:
     answered = {call.node: call for call in trace.calls if call.node is not None}
     model = trace.model or next((call.model for call in answered.values()), None)
     settings = trace.sampling or {}
@@ -297,7 +297,7 @@ def _set_otherwise(trace: WholeTrace) -> Iterator[str]:
                 yield f"message node {number}: sampled with {name} {had}, not {asked}"
 
 
-def _answer_before(trace: WholeTrace, number: int, answered: Mapping[int, CallRecord]) -> CallRecord | None:
+def _answer_before(trace: TraceRecord, number: int, answered: Mapping[int, CallRecord]) -> CallRecord | None:
     """The call of the answer before one in its conversation."""
     here = trace.nodes[number].parent if 0 <= number < len(trace.nodes) else None
     while here is not None and here not in answered:

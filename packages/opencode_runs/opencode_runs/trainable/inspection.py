@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opencode_runs.traces.reading import Reading, RunReport, TraceFile, find_trace_files
-from opencode_runs.traces.record import NO_CALL, WholeEpisode, WholeTrace
+from opencode_runs.traces.record import NO_CALL, EpisodeRecord, TraceRecord
 from opencode_runs.trainable.checks import SETTINGS, call_flaws, flaws_of, standing_flaw
 from opencode_runs.trainable.findings import NO_TOKENS, Flaw, GroupFigures, Report, TraceFigures, gathered, summed
 from opencode_runs.trainable.repeats import Marks, Repeats, canonical, hashable, structural_forks, told_again
@@ -32,7 +32,7 @@ class Telling:
 
     _known: dict[int, list[Note]] = field(default_factory=dict)
 
-    def of(self, episode: WholeEpisode) -> list[Told]:
+    def of(self, episode: EpisodeRecord) -> list[Told]:
         """What a rollout says; of what failed nothing trains, so that it may differ."""
         told = [self._told([episode.task, episode.env, episode.task_data, episode.task_hash], _notes, episode)]
         for trace in episode.traces:
@@ -54,24 +54,24 @@ class Telling:
         return whole, self._known[whole]
 
 
-def _notes(episode: WholeEpisode) -> Iterator[Note]:
+def _notes(episode: EpisodeRecord) -> Iterator[Note]:
     yield _note("tasks", episode.task)
     yield _note("environments", episode.env)
     yield from _content_notes("contents of the task", episode.task_data, episode.task_hash)
 
 
-def _seat_notes(trace: WholeTrace) -> Iterator[Note]:
+def _seat_notes(trace: TraceRecord) -> Iterator[Note]:
     yield _note(f'answers to whether seat "{trace.seat}" trains', trace.trainable)
 
 
-def _settings_notes(trace: WholeTrace) -> Iterator[Note]:
+def _settings_notes(trace: TraceRecord) -> Iterator[Note]:
     seat = f'of seat "{trace.seat}"'
     yield _note(f"models {seat}", trace.model)
     for name in _COMPARED:
         yield _note(f"values of {name} {seat}", (trace.sampling or {}).get(name))
 
 
-def _task_notes(trace: WholeTrace) -> Iterator[Note]:
+def _task_notes(trace: TraceRecord) -> Iterator[Note]:
     seat = f'of seat "{trace.seat}"'
     yield _note(f"tasks {seat}", trace.task_key)
     yield from _content_notes(f"contents of the task {seat}", trace.task_data, trace.task_hash)
@@ -179,7 +179,7 @@ def inspect(
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
-    reading = Reading.of(WholeEpisode)
+    reading = Reading.of(EpisodeRecord)
     inspector, inspection = Inspector(max_tokens, vocabulary), Inspection(allowed)
     for file, episode in reading.episodes(find_trace_files(paths, training=True)):
         inspection.add(file, inspector.inspect(file, episode))
@@ -210,7 +210,7 @@ class Inspector:
     """How many tokens its model's vocabulary has; None = it is not known."""
     _telling: Telling = field(default_factory=Telling)
 
-    def inspect(self, file: TraceFile, episode: WholeEpisode) -> Inspected:
+    def inspect(self, file: TraceFile, episode: EpisodeRecord) -> Inspected:
         """What is found of an episode; whether it stands twice, and its advantages, its run alone can tell."""
         key, env = episode.group_id or episode.task or "", "" if episode.group_id else episode.env
         found = Inspected(key, env, episode.called, self._telling.of(episode), [])
@@ -255,7 +255,7 @@ class Inspection:
 
 
 def _trace(
-    file: TraceFile, episode: WholeEpisode, trace: WholeTrace, inspector: Inspector, group: Inspected
+    file: TraceFile, episode: EpisodeRecord, trace: TraceRecord, inspector: Inspector, group: Inspected
 ) -> tuple[TraceFigures, Marks | None]:
     marks, broken = None, None
     samples, branches, forks = list[TrainedBranch](), 0, episode.noted_forks(trace)
@@ -302,18 +302,18 @@ def _trace(
     return figures, marks
 
 
-def _why_forked(trace: WholeTrace, forks: int, again: list[int]) -> str:
+def _why_forked(trace: TraceRecord, forks: int, again: list[int]) -> str:
     seen = f"message node {again[0]} tells again what was said" if again else "its branches share turns of the model"
     return f"{forks} fork{'s' if forks > 1 else ''}: {next(iter(trace.fork_notes), seen)}"
 
 
-def _logprobs(trace: WholeTrace) -> int | None:
+def _logprobs(trace: TraceRecord) -> int | None:
     if trace.has_tokens:
         return sum(min(len(node.logprobs), node.trained) for node in trace.nodes)
     return None if trace.kept is None else sum(len(kept.logprobs) for kept in trace.kept)
 
 
-def _reward(trace: WholeTrace) -> float | None:
+def _reward(trace: TraceRecord) -> float | None:
     """JSON has no NaN; the finding says what the reward was."""
     scores = trace.scores
     return sum(scores) if scores and math.isfinite(sum(scores)) else None

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from opencode_runs.traces.record import TokenNode, WholeTrace
+from opencode_runs.traces.record import TokenNode, TraceRecord
 
 _LONG = 8
 """Characters of an id that somebody drew."""
@@ -167,7 +167,7 @@ class Marks:
     """What of it stands twice in itself; empty if nothing does."""
 
     @classmethod
-    def of(cls, trace: WholeTrace) -> "Marks":
+    def of(cls, trace: TraceRecord) -> "Marks":
         answers = [_moment(node) for node in trace.nodes if node.sampled and node.timestamp is not None]
         own, problem = set(answers), _within(trace)
         if not problem and len(own) < len(answers):
@@ -195,7 +195,7 @@ class Repeats:
         return problem
 
 
-def _within(trace: WholeTrace) -> str:
+def _within(trace: TraceRecord) -> str:
     if have_siblings(trace.nodes):
         children = Counter(node.parent for node in trace.nodes)
         siblings = ((number, _said(node)) for number, node in enumerate(trace.nodes) if children[node.parent] > 1)
