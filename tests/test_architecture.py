@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from opencode_env.cli_agent.interception import path
 
 from tests.test_structure import PACKAGES, ROOT, sources
 
@@ -38,6 +39,11 @@ def test_what_the_page_names_exists(name: str) -> None:
         assert name.rpartition(" ")[2] in (*sources(), *re.findall(r"(?m)^([\w-]+):", (ROOT / "Makefile").read_text()))
     elif _NAME.fullmatch(name):
         assert set(re.findall(r"[A-Za-z_]\w*", name.partition("(")[0])) <= WORDS, name
+
+
+def test_the_page_names_every_step_of_a_call() -> None:
+    lists = (value for name, value in vars(path).items() if name.isupper())
+    assert {step.__name__ for steps in lists for step in steps} - set(NAMES) == set()
 
 
 def test_the_page_names_every_program_that_runs_inside_a_sandbox() -> None:

@@ -141,7 +141,7 @@ def test_every_package_is_marked_as_of_this_project() -> None:
 @pytest.mark.parametrize("name", ["rollout_sandbox", "opencode_rlm"])
 def test_a_foreign_package_of_one_of_our_names_is_refused_by_name(tmp_path: Path, name: str, programs: None) -> None:
     (tmp_path / name).mkdir()
-    (tmp_path / name / "__init__.py").write_text("print('a stranger ran')")
+    (tmp_path / name / "__init__.py").write_text("print('the other ran')")
     command = [sys.executable, "-c", "import sys; sys.path.insert(0, sys.argv[1]); import opencode_env", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")

@@ -18,6 +18,7 @@ import verifiers.v1 as vf
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
 from pydantic import Field, model_validator
+from rollout_sandbox.told import without_credentials
 from rollout_sandbox.toolbox.scoring import ScoringError, exempt, is_exempt, scoring_of
 from verifiers.v1.clients.base import build_async_openai
 from verifiers.v1.configs.client import BaseClientConfig
@@ -167,7 +168,7 @@ class Judge(vf.Judge[str]):
             )
         if isinstance(error, openai.OpenAIError):
             return (
-                f"judge {model!r} at {self.config.base_url} gave no reply after {retries} retries "
+                f"judge {model!r} at {without_credentials(self.config.base_url)} gave no reply after {retries} retries "
                 f"({type(error).__name__}: {str(error)[:200]}); check judge_client, or raise judge_timeout"
             )
         return f"judge {model!r} replied with something else than a chat completion ({type(error).__name__}: {error})"

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Generic
 import verifiers.v1 as vf
 from pydantic import TypeAdapter, ValidationError, field_serializer
 from pydantic_config import BaseConfig
+from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.checked_run import is_infrastructure
 from rollout_sandbox.toolbox.files import upload_content
 from rollout_sandbox.toolbox.processes import TrustedSystem
@@ -392,7 +393,7 @@ def note_unreadable(trace: AnyTrace, scorer: str, error: str, place: str = "") -
     """Put on the trace, and count, that reading what the agent made failed, and not so a neutral answer."""
     trace.record_metric(UNREADABLE, 1.0)
     trace.info.setdefault(FAILURES_KEY, []).append({"scorer": scorer, "error": error, "place": place})
-    name = trace.task.data.id or trace.task.data.idx
+    name = task_name(trace.task.data)
     logger.info("task %s: what the agent made cannot be read, so a reward of 0: %s %s", name, error, place)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
 from pydantic import Field, model_validator
+from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.checked_run import require_alive
 from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
 from rollout_sandbox.toolbox.workdir import workdir_of
@@ -128,12 +129,12 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             run = await self._run_apart(tests, tests.box, scoring_of(trace), runtime, workdir)
         record = trace.info[INFO_KEY] = run.record()
         if run.warning:
-            logger.warning("task %s: %s", task.id or task.idx, run.warning)
+            logger.warning("task %s: %s", task_name(task), run.warning)
         if not run.verdict.problem:
             return run.verdict.reward
         record["problem"] = problem = await self._blamed(tests, scoring_of(trace), workdir, run.verdict.problem)
         note_unreadable(trace, "task-tests", run.verdict.problem)
-        logger.warning("task %s: %s", task.id or task.idx, problem)
+        logger.warning("task %s: %s", task_name(task), problem)
         return 0.0
 
     def longest(self, task: vf.TaskData) -> float:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.checked_run import require_alive
 from rollout_sandbox.toolbox.command import CommandResult, run_command
 from rollout_sandbox.toolbox.scoring import ScoringError
@@ -183,5 +184,5 @@ def commands_without_program(trace: AnyTrace) -> list[str]:
 def explained(trace: AnyTrace, problem: str, key: str = INFO_KEY) -> float:
     """Say on the trace and in the log why there is no reward, which may be the row's own mistake; 0.0."""
     trace.info[key] = problem
-    logger.warning("task %s: %s", trace.task.data.id or trace.task.data.idx, problem)
+    logger.warning("task %s: %s", task_name(trace.task.data), problem)
     return 0.0

@@ -157,3 +157,11 @@ def test_what_is_no_column_of_numbers_in_a_parquet_file_is_one_clear_error(
     (tmp_path / "text.parquet").write_text("hello")
     with pytest.raises(BadInputError, match=said):
         open_rated(tmp_path / name, column)
+
+
+def test_one_attempt_cannot_tell_whether_a_task_teaches(tmp_path: Path) -> None:
+    with pytest.raises(NothingUsableError, match=r"one attempt, which cannot tell .*several times"):
+        recommended(outcomes_file(tmp_path / "once.parquet", [(0, 1), (1, 1)]))
+    found = recommended(outcomes_file(tmp_path / "mixed.parquet", [(0, 1), (1, 1), (2, 8), (6, 8)]))
+    assert (found.useful, found.untold, found.kept) == (2, 2, 2)
+    assert "2 of 4 tasks teach (0 unrated, 2 with one attempt, which cannot tell)" in recommend_text(found)

@@ -5,7 +5,6 @@ import json
 import re
 import socket
 import ssl
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -93,7 +92,8 @@ def runs(shared_home: UserHome) -> Runs:
             play("alike", *four, *small, "-r", "5", "-c", "4", policy=refuses),
             play("alike-to-the-end", *four, *small, "--env.end-after-failures", "None", "-r", "3", policy=refuses),
             play("proxy", *one, NO_PROXY="127.0.0.1,fd00::/8"),
-            play("socks", *one, ALL_PROXY="socks5://127.0.0.1:9"),
+            play("socks", *one, ALL_PROXY="socks5://me:pa55word@127.0.0.1:9"),
+            play("closed-with-key", *one, url=f"http://me:pa55word@127.0.0.1:{closed_port()}/v1?api-key=pa55word"),
         )
         return {name: (run, bodies) for name, run, bodies in finished}
 
@@ -127,6 +127,7 @@ def test_with_an_answer_that_fits_the_same_window_is_played(runs: Runs, name: st
     ("name", "parts"),
     [
         ("closed", ["refuses connections", "http://127.0.0.1:"]),
+        ("closed-with-key", ["refuses connections", "http://127.0.0.1:"]),
         ("no-key", ["answered 401", "Incorrect API key provided", "--client.api-key-var"]),
         ("proxy", ["NO_PROXY=127.0.0.1,fd00::/8"]),
         ("socks", ["ALL_PROXY=socks5://127.0.0.1:9"]),
@@ -140,6 +141,8 @@ def test_what_no_rollout_could_get_over_ends_the_run_before_anything_starts(
     assert [part for part in parts if part not in last_line(finished)] == []
     assert (finished.episodes, bodies) == ([], [])
     assert "sk-secret-of-mine" not in finished.log
+    assert "pa55word" not in finished.log
+    assert ("refuses connections; it is asked again for 10 s\n" in finished.log) == name.startswith("closed")
 
 
 def test_a_run_whose_rollouts_all_fail_alike_ends_early_and_says_why(runs: Runs) -> None:
@@ -154,10 +157,10 @@ def test_at_the_end_one_line_says_how_many_failed_why_and_where_to_look(runs: Ru
     finished, _ = runs["alike-to-the-end"]
     assert (finished.exit_code, len(finished.episodes)) == (0, 12)
     line = next(line for line in finished.log.splitlines() if line.startswith("12 of 12 failed: "))
-    reason, log, page = line.rsplit("; ", 2)
+    reason, page = line.rsplit("; ", 1)
     assert "ProviderError: before the model's first answer: upstream 422: " + REFUSED in reason
-    assert Path(log.removeprefix("log ")).is_file()
-    assert page == "page docs/troubleshooting.md"
+    assert page == 'page "Troubleshooting" of the documents of opencode-envs'
+    assert finished.log.count("eval.log") == 1
 
 
 def config(url: str = "http://127.0.0.1:9/v1", key: str = "NO_SUCH_KEY") -> vf.EvalClientConfig:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import signal
@@ -15,7 +16,9 @@ from opencode_env.cli_agent import run_report
 from opencode_env.cli_agent.evaluation import CapConfig, CapReachedError, Evaluation
 from opencode_env.conformance.user_home import VF_EVAL
 from opencode_env.scripted_model import MODEL_ID, Reply, ScriptedModel, ScriptPolicy, Usage
+from opencode_runs.traces.record import EpisodeRecord
 from pydantic import ValidationError
+from rollout_sandbox.told import task_name, without_credentials
 from verifiers.v1.cli.eval.runner import gather_rollouts
 from verifiers.v1.trace import ModelCall
 
@@ -61,6 +64,7 @@ async def test_under_the_dashboard_warnings_and_a_table_are_told(shared_home: Us
     told = stderr.decode()
     assert run.returncode == 0, told
     lines = told.splitlines()
+    assert lines[0] == "loading the environment …"
     # Of the row whose command runs the agent's code: before the dashboard, and once more at the end.
     assert sum("seems to run the agent's code itself ('pytest')" in line for line in lines) == 2, told
     assert sum("each rollout has 3,600 s" in line for line in lines) == 1
@@ -75,6 +79,12 @@ async def test_under_the_dashboard_warnings_and_a_table_are_told(shared_home: Us
     assert lines[-1].startswith(f"traces: {run_directory / 'traces.jsonl'}  log: "), told
     log = (run_directory / "logs" / "latest" / "eval.log").read_text()
     assert " run=3/3 per_minute=" in log
+    assert set(re.findall(r"rollout (?:start|done): id=\w+ task=(\S+)", log)) == {"sound", "lacking", "tests"}
+    finished = {line.split("task=")[1].split()[0]: line for line in log.splitlines() if "rollout finished: " in line}
+    assert "failed='python3 -m no_such_module': exit code 1: " in finished["lacking"]
+    assert "No module named no_such_module (and 1 more) run=" in finished["lacking"]
+    assert "failed=" not in finished["sound"]
+    assert "\x1b" not in log
 
 
 async def test_an_interrupted_run_says_how_it_goes_on(shared_home: UserHome) -> None:
@@ -90,6 +100,7 @@ async def test_an_interrupted_run_says_how_it_goes_on(shared_home: UserHome) -> 
     saved = shared_home.root / "runs" / "interrupted" / "configs" / "resolved" / "eval.json"
     assert saved.exists()
     assert f"interrupted; to go on: vf-eval @ {saved} --resume" in stderr.decode()
+    assert "\n1 of 1 rollouts are missing\n" in stderr.decode()
 
 
 async def test_a_run_that_reaches_its_cap_ends_and_goes_on_with_another(shared_home: UserHome) -> None:
@@ -103,15 +114,22 @@ async def test_a_run_that_reaches_its_cap_ends_and_goes_on_with_another(shared_h
         resumed = await run("--resume", "--env.cap.cost", "1", "--env.cap.prices", "100,0,1000")
     assert (capped.exit_code, resumed.exit_code) == (1, 0), capped.log + resumed.log
     *_, going_on, last = capped.log.strip().splitlines()
-    assert re.match(r"the run ends early: its calls took [56]00 tokens, the cap is --env.cap.tokens 500; 2 of 4 ", last)
+    assert re.match(
+        r"the run ends early: its calls took [56]00 tokens, the cap is --env.cap.tokens 500; --resume", last
+    )
+    assert "2 of 4 rollouts are missing" in capped.log
     saved = capped.directory / "configs" / "resolved" / "eval.json"
     assert going_on == f"to go on: vf-eval @ {saved} --resume --env.cap.tokens 500"
     assert "Traceback" not in capped.log
     assert asked in (5, 6)  # the third rollout's first call was the last, or one that was under way then
     assert home.leftovers() == []
     assert [episode.ok for episode in resumed.episodes] == [True] * 4
-    (table,) = [line.split() for line in resumed.log.splitlines() if line.startswith("all 2 tasks")]
-    assert table[-2:] == ["400", "$0.1120"]  # four calls of 80 and 20 tokens
+    # The whole run: eight calls of 80 and 20 tokens, half of them before it was resumed.
+    (table,) = [line.split() for line in resumed.log.splitlines() if line.startswith("all 4 tasks")]
+    assert table[3:7] + table[-2:] == ["4", "0", "1.000", "1.00", "800", "$0.2240"]
+    assert " run=4/4 " in resumed.log
+    assert "missing" not in resumed.log
+    assert all(float(line.split()[-3]) > 0 for line in resumed.log.splitlines() if line.startswith("row-"))
 
 
 async def test_a_cap_of_cost_counts_every_price_and_cancels_what_is_under_way_once() -> None:
@@ -161,4 +179,29 @@ def test_no_other_process_is_watched() -> None:
     assert not report.active
     report.plan(3)
     report.begin(None)
-    assert report.took("a", 1.0) == ""
+    assert report.progress() == ""
+
+
+@pytest.mark.parametrize("data", [
+    {"idx": 3, "id": "an-id", "name": "a name", "prompt": "What?"},
+    {"idx": 3, "name": "a name", "prompt": "What?"},
+    {"idx": 3, "prompt": "What\n is\x00 " + "so " * 40},
+    {"idx": 3, "prompt": [{"role": "user", "content": "One?"}, {"role": "user", "content": "Two?"}]},
+])  # fmt: skip
+def test_a_task_has_the_name_that_the_report_gives_it(data: dict[str, object]) -> None:
+    line = json.dumps({"id": "e", "task": {"key": "k", "data": data}, "traces": []}).encode()
+    assert task_name(vf.TaskData.model_validate(data)) == EpisodeRecord.read(line).called
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("http://me:pa55/word@proxy.example:8080", "http://proxy.example:8080"),
+        ("me:pa55word@proxy.example:8080", "proxy.example:8080"),
+        ("with ALL_PROXY=socks5://me:p@h:1: for URL('socks5://me:p@h:1')", "with ALL_PROXY=socks5://h:1: for URL('socks5://h:1')"),
+        ("https://token@host.example/v1?api-version=1&Api-Key=k&x=2", "https://host.example/v1?api-version=1&Api-Key=[key]&x=2"),
+        ("http://[fd00::1]:8000/v1 and a@b.c, run/@cf/meta", "http://[fd00::1]:8000/v1 and a@b.c, run/@cf/meta"),
+    ],
+)  # fmt: skip
+def test_no_address_is_shown_with_its_password_or_key(told: str, shown: str) -> None:
+    assert without_credentials(told) == shown

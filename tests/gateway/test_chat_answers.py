@@ -643,6 +643,7 @@ async def test_what_is_no_stream_is_quoted_and_at_first_not_asked_for_again(answ
         assert failed is not None
         assert (failed.type, failed.status_code) == ("ProviderError", status)
         assert all(word in failed.message for word in words), failed.message
+        assert failed.message.count(body[:40]) <= 1, failed.message
 
 
 @pytest.mark.parametrize("code", [429, 503])

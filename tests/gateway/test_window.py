@@ -1,6 +1,7 @@
 """What is known of a model's window, and the limit of an answer: of a size and a name that the endpoint takes."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -87,7 +88,9 @@ async def ask(rollout: Rollout, prompt: str, limit: int | None = 32_000, **more:
 
 
 @pytest.mark.parametrize("option", ["auto", WINDOW])
-async def test_in_a_known_window_each_answers_limit_fits_behind_its_prompt(option: Any) -> None:
+async def test_in_a_known_window_each_answers_limit_fits_behind_its_prompt(
+    option: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     engine = Engine()
     async with engine.rollout(context_window=option) as rollout:
         for words in (10, 5_000, 10_000, 20_000):
@@ -99,14 +102,24 @@ async def test_in_a_known_window_each_answers_limit_fits_behind_its_prompt(optio
     assert limits == sorted(limits, reverse=True)
     assert limits[0] == 32_000
     assert limits[-1] >= WINDOW // 16
+    # The third prompt's estimate leaves more than a small answer, and the fourth's does not.
+    [told] = [record for record in caplog.records if record.levelname == "WARNING" and "window" in record.message]
+    assert re.search(
+        r"the window of main-0, 32768 tokens, has room for \d+ of an answer behind a prompt of", told.message
+    )
+    assert "--env.agent.harness.context-window" in told.message
+    assert told.__dict__["of_the_run"]
 
 
-async def test_without_the_option_nothing_is_changed_and_a_limit_that_fits_stays() -> None:
+async def test_without_the_option_nothing_is_changed_and_a_limit_that_fits_stays(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     engine = Engine()
     async with engine.rollout() as rollout:
         assert (await ask(rollout, "word " * 5_000)).status == 400
     async with Engine().rollout(context_window="auto") as rollout:
         assert (await ask(rollout, "short", 100)).status == 200
+        assert "has room for" not in caplog.text
         assert (await ask(rollout, "short too", None)).status == 200
     assert [body["max_tokens"] for body in engine.asked] == [32_000]
 

@@ -251,7 +251,3 @@ async def test_nobody_looks_where_that_is_switched_off_or_nobody_is_remote() -> 
         rollout = session()
         async with server.acquire(rollout):
             await tunnel.require_tunnel(rollout_of(rollout.trace).tunnel, doubted=True)
-
-
-def test_a_url_is_shown_without_what_it_keeps_secret() -> None:
-    assert tunnel.shown("https://user:password@host.example:8443/path?key=1") == "https://host.example:8443"

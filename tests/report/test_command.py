@@ -103,7 +103,7 @@ def test_a_bundle_holds_page_configuration_log_and_versions_without_keys(tmp_pat
     run = made.write_run(tmp_path / "run", made.many(2))
     key = "sk-" + "a1B2" * 10
     for name, text in (
-        ("configs/resolved/eval.json", f'{{"key": "{key}"}}'),
+        ("configs/resolved/eval.json", json.dumps({"key": key, "env": {"agent": {"harness": {"version": "1.2.3"}}}})),
         ("logs/attempt_1/eval.log", f"used {key}"),
     ):
         (run / name).parent.mkdir(parents=True)
@@ -114,7 +114,13 @@ def test_a_bundle_holds_page_configuration_log_and_versions_without_keys(tmp_pat
     assert {*found} == {"report.html", "versions.json", "configuration.json", "logs/attempt_1-eval.log"}
     assert not [name for name, text in found.items() if key in text]
     assert found["logs/attempt_1-eval.log"].startswith("used ")
-    assert json.loads(found["versions.json"])["verifiers"]
+    versions = json.loads(found["versions.json"])
+    assert all(versions[name] for name in ("verifiers", "opencode-runs", "python", "system"))
+    assert versions["run"] == {"verifiers": "0.4.0", "agent": "opencode-env", "pinned": "1.2.3", "ran": "1.18.33"}
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+    )
+    assert versions["commit"].startswith(commit.stdout.strip())
 
 
 @pytest.mark.usefixtures("programs")

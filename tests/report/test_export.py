@@ -151,6 +151,11 @@ def test_markdown_shows_one_rollout_with_keys_masked(tmp_path: Path, capfdbinary
     trace = made.trace(7)
     key = "Bearer abc123def456ghi789"
     trace["nodes"][3]["message"] |= {"content": f"```\n{key}\n```" + "x" * 5000, "name": key}
+    trace["info"]["verify"] = [
+        {"command": "diff - a", "exit_code": 1, "stdout": f"< 41\n{key}\n", "stderr": "", "timed_out": False},
+        {"command": "sleep 9", "exit_code": 143, "stdout": "", "stderr": "so far", "timed_out": True},
+        "foreign",
+    ]
     run = made.write_run(tmp_path / "run", [made.episode(1, "other", made.trace(1)), made.episode(7, "fix", trace)])
     assert main(["export", str(run), "--markdown", f"{7:032x}"[:32]]) == 0
     text = capfdbinary.readouterr().out.decode()
@@ -159,6 +164,10 @@ def test_markdown_shows_one_rollout_with_keys_masked(tmp_path: Path, capfdbinary
     assert "````\n```\nBearer [masked]" in text
     assert "characters left out" in text
     assert '**edit**\n```\n{"filePath"' in text
+    assert (
+        "### verify command: exit code 1\n\n```\ndiff - a\n```\n\n```\n< 41\nBearer [masked]\n```\n\n### verify" in text
+    )
+    assert text.endswith("### verify command: timed out\n\n```\nsleep 9\n```\n\n```\nso far\n```\n")
     assert main(["export", str(run), "--markdown", "nobody"]) == 1
 
 

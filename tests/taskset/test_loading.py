@@ -113,6 +113,11 @@ CHOICES: dict[str, dict[str, Any]] = {
     "MedQA": {"options": {"C": "blue", "A": "red", "B": "12"}, "answer": "blue"},
     "AQuA-RAT": {"options": ["A)red", "B)12", "C)blue"], "answer": "C"},
     "CMMLU": {"A": "red", "B": "12", "C": "blue", "answer": "C"},
+    "MedMCQA": {"opa": "red", "opb": "12", "opc": "blue", "opd": None, "answer": 2},
+    "SIQA": {"answerA": "red", "answerB": "12", "answerC": "blue", "answer": "C"},
+    "HellaSwag": {"ending0": "red", "ending1": "12", "ending2": "blue", "answer": "2"},
+    "WinoGrande": {"option1": "red", "option2": "12", "option3": "blue", "answer": 3},
+    "letters": {"Option_a": "red", "Option_b": "12", "Option_c": "blue", "answer": "c"},
     "text": {"options": "['red', '12', 'blue']", "answer": "(C) blue"},
 }
 
@@ -145,6 +150,12 @@ def test_options_that_the_question_shows_are_not_shown_again(tmp_path: Path) -> 
 
 
 def test_a_row_whose_letter_is_no_option_is_refused_and_other_columns_of_that_name_stay(tmp_path: Path) -> None:
+    apart = {"question": "Which?", "opa": "2", "opb": "3", "answer": -1}
+    with pytest.raises(DatasetError, match="is '-1', which fits none of the options A, B"):
+        tasks(write_jsonl(tmp_path / "apart.jsonl", [apart]))
+    kept = {"question": "Which?", "opa": "2", "opc": "3", "option": "x", "opt": "y", "answer": 1, "a": 1, "b": 2}
+    (task,) = tasks(write_jsonl(tmp_path / "kept.jsonl", [kept]))
+    assert (task.data.options, task.data.answer) == (None, "1")
     for answer, told in (("E", "fits none of the options A, B"), ("2", "several")):
         rows: list[dict[str, Any]] = [{"question": "Which?", "options": ["2", "2"], "answer": answer}]
         with pytest.raises(DatasetError, match=told):

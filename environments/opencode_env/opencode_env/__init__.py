@@ -4,6 +4,8 @@ The classes are imported on first use: the scripted model and the commands of th
 verifiers, which takes seconds to import.
 """
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opencode_env.own_packages import refuse_foreign_packages
@@ -29,3 +31,6 @@ _MODULES = {
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+
+if Path(sys.argv[0]).name == "vf-eval":
+    sys.stderr.write("loading the environment …\n")

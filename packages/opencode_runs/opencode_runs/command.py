@@ -119,6 +119,24 @@ def checked(kind: type[Number], fits: Callable[[Number], bool], problem: str) ->
 whole = checked(int, lambda value: value >= 0, "is negative")
 positive = checked(int, lambda value: value > 0, "is not positive")
 
+Prices = tuple[float, float, float]
+"""Dollars for a million tokens: read anew, read from a cache, and sampled."""
+
+
+def prices_of(given: str | Sequence[float]) -> Prices:
+    """Three prices, as numbers or as one text with commas.
+
+    Raises:
+        ValueError: they are not three, or one is negative or too large.
+    """
+    try:
+        fresh, cached, sampled = map(float, given.split(",") if isinstance(given, str) else given)
+    except (TypeError, ValueError):
+        raise ValueError(f'{given!r} is not three numbers such as "0.25,0.025,2"') from None
+    if not all(0 <= price < 1e6 for price in (fresh, cached, sampled)):
+        raise ValueError(f"{given!r} has a price that is negative or too large")
+    return fresh, cached, sampled
+
 
 LABEL_WIDTH = 40
 

@@ -22,6 +22,7 @@ from opencode_rubrics.cache import cache_root
 from rollout_sandbox.file_lock import locked_async, private_directory
 from rollout_sandbox.podman import is_ours, provision_podman
 from rollout_sandbox.prime import lifetime_minutes, provision_prime
+from rollout_sandbox.told import task_name
 from verifiers.v1.agent import Agent
 from verifiers.v1.errors import SandboxError, TaskError
 from verifiers.v1.runtimes import PrimeConfig, Runtime, RuntimeConfig
@@ -78,7 +79,7 @@ async def build_task_image(config: RuntimeConfig, task: Task[Any, Any, Any]) -> 
     image, engine = str(task.data.image), _engine(config)
     if engine is None:
         raise TaskError(
-            f"task {task.data.id or task.data.idx} brings a Dockerfile, and the {config.type} runtime builds none: use "
+            f"task {task_name(task.data)} brings a Dockerfile, and the {config.type} runtime builds none: use "
             "--env.agent.runtime.type podman or docker, or build it and name it as docker_image in task.toml"
         )
     lock = private_directory(cache_root() / "task-images") / image.rpartition(":")[2]

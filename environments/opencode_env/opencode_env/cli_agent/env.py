@@ -22,6 +22,7 @@ from rollout_sandbox.compat import GONE_RUNTIMES, asked_network
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
 from rollout_sandbox.prime import PrimeLimits, Turns
 from rollout_sandbox.surrogates import replace_surrogates
+from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.scoring import BoxOrder, attach
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
@@ -51,7 +52,14 @@ from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.run_report import RunReport
-from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout, one_reward_logged, shorten_tasks
+from opencode_env.cli_agent.traces import (
+    AnyTrace,
+    agent_record,
+    describe_failure,
+    describe_rollout,
+    our_words_logged,
+    shorten_tasks,
+)
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import RolloutTurns
@@ -166,13 +174,15 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
         limited = config.agent.timeout.rollout is not None
         self._report = RunReport(local=self._runs_locally(), limited=limited, cap=self.config.cap)
+        self._names: dict[int | None, str] = {}
         self._kept: DiskUse | None = None
         self._since = time.time()
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the serving resources, with our interception servers: whole streams, and roles where a seat has them."""
-        with one_reward_logged(), contextlib.closing(self._evaluation), self._report:  # what they say ends the log
+        # What the last two say ends the log.
+        with our_words_logged(self._names), contextlib.closing(self._evaluation), self._report:
             async with self._served():
                 yield
 
@@ -243,7 +253,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """Plan `n` episodes of a task, before anything of the run starts; limits that do not fit are warned about."""
         longest = sum(rubric.longest(task.data) for rubric in _rubrics(task))
         warn_of_short_limit(task, scoring_limit(self.config.agent.timeout, task), longest)
-        self._evaluation.planned(task, n)
+        self._evaluation.planned(task)
         self._report.plan(n)
         return super().slots(task, n)
 
@@ -266,6 +276,13 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             self._evaluation.ended(episode)
         return episode
 
+    def complete(self, episode: Episode[Any, Any, Any]) -> bool:
+        """Whether `--resume` keeps an episode, which the run's table then counts."""
+        kept = super().complete(episode)
+        if kept:
+            self._report.keep(episode)
+        return kept
+
     async def run_episode(
         self, task: Task[Any, Any, Any], ctx: ModelContext, **watchers: Any
     ) -> Episode[Any, Any, Any]:
@@ -285,17 +302,18 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             EnvError: a seat's training client could not give traces to train on.
         """
         await require_trainable(getattr(agents, name) for name in agent_config_fields(self.config))
+        named = self._names[task.data.idx] = task_name(task.data)
         started = time.monotonic()
         rollout = Rollout()
         rollout.brought_back = getattr(task, "brought_back", frozenset())
         async with self._opened_turns(task, agents.agent) as rollout.turns:
             if rollout.continued is not None:
-                turn, named = rollout.continued.turn, task.data.id or task.data.idx
+                turn = rollout.continued.turn
                 logger.info("rollout goes on from turn %d: task=%s kept=%s", turn.turn, named, turn.place)
             trace = await self._play(task, agents, rollout)
         seconds = time.monotonic() - started
-        progress = self._report.took(trace.id, seconds)
-        logger.info("%s%s", describe_rollout(trace, seconds), progress)
+        agent_record(trace)["rollout_seconds"] = round(seconds, 3)
+        logger.info("%s%s", describe_rollout(trace, seconds), self._report.progress())
 
     async def _play(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AnyTrace:
         agent, config = agents.agent, self.config

@@ -14,20 +14,21 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence, Set
+from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, Self
 
 import httpx
+from opencode_runs.command import Prices, prices_of, say
+from opencode_runs.traces.record import tokens_used
 from pydantic import BeforeValidator, Field, FiniteFloat, model_validator
 from pydantic_config import BaseConfig
+from rollout_sandbox.told import without_credentials
 from verifiers.v1.clients import BaseClientConfig, EvalClientConfig
 from verifiers.v1.configs.client import resolve_api_key
 from verifiers.v1.episode import Episode
 from verifiers.v1.errors import EnvError
 from verifiers.v1.trace import Error, ModelCall
-from verifiers.v1.types import Usage
-from verifiers.v1.utils import logging as verifiers_logging
 
 from opencode_env.cli_agent.interception.endpoint_http import EndpointHttp
 from opencode_env.cli_agent.interception.window import ask_models, model_cards
@@ -37,13 +38,11 @@ logger = logging.getLogger("verifiers.v1.opencode_env")
 Probe = Literal["models", "call", "none"]
 """How an endpoint is asked before a run: for its list of models, where it has none for one token, or not at all."""
 
-PAGE = "docs/troubleshooting.md"
-PATIENCE = 10.0
-"""Seconds that a refused connection is tried again for: an endpoint may be starting."""
+PAGE = 'page "Troubleshooting" of the documents of opencode-envs'
+"""Where a message sends to, for whoever has the packages alone too."""
+PATIENCE, SILENT = 10.0, 2.0
+"""Seconds that a refused connection is tried again for, as an endpoint may be starting, and of them without a word."""
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-
-
-Price = Annotated[FiniteFloat, Field(ge=0)]
 
 
 class RunEndedError(EnvError):
@@ -58,10 +57,6 @@ class CapReachedError(RunEndedError):
     """The model calls of a run have cost what they may."""
 
 
-def _listed(given: Any) -> Any:
-    return given.split(",") if isinstance(given, str) else given
-
-
 class CapConfig(BaseConfig):
     """What the model calls of all seats of one `vf-eval` may cost, failed and repeated rollouts included; at the cap
     the run ends early. It is not part of the saved configuration, so that `--resume` can have another."""
@@ -70,7 +65,7 @@ class CapConfig(BaseConfig):
     """Tokens that are read, from a cache too, or sampled. At the cap rollouts under way are cancelled, and missing."""
     cost: FiniteFloat | None = Field(None, gt=0)
     """Dollars, by `prices`."""
-    prices: Annotated[tuple[Price, Price, Price] | None, BeforeValidator(_listed)] = None
+    prices: Annotated[Prices | None, BeforeValidator(lambda given: given and prices_of(given))] = None
     """`IN,CACHED,OUT`, dollars for a million tokens read anew, read from a cache, and sampled; with them the table at a
     run's end has costs."""
 
@@ -98,13 +93,6 @@ class CapConfig(BaseConfig):
         return "".join(f" --env.cap.{name} {value}" for name, value in given.items() if value)
 
 
-def tokens_used(usages: Iterable[Usage | None]) -> tuple[int, int, int]:
-    """Tokens of calls as the endpoint counted them: read anew, read from a cache, sampled."""
-    known = [usage for usage in usages if usage is not None]
-    cached = sum(usage.cached_input_tokens or 0 for usage in known)
-    return sum(usage.prompt_tokens for usage in known), cached, sum(usage.completion_tokens for usage in known)
-
-
 def require_proxies() -> None:
     """Refuse proxies of the environment with which no HTTP client can be made.
 
@@ -113,14 +101,14 @@ def require_proxies() -> None:
     """
     try:
         httpx.Client().close()
-    except Exception as error:  # a URL, an unknown scheme, a package that is missing: each in its own type
+    except Exception as error:  # noqa: BLE001 - a URL, an unknown scheme, a missing package: each in its own type
         named = [name for name in (*_PROXIES, *map(str.lower, _PROXIES)) if os.environ.get(name)]
         guilty = next((name for name in named if _fails_with(name)), " or ".join(named))
         advice = (
             "NO_PROXY takes names and addresses, no IPv6 networks" if "NO" in guilty.upper() else "an http:// proxy"
         )
-        told = f"no HTTP client can be made with {guilty}={os.environ.get(guilty, '')}"
-        raise EnvError(f"{told}: {error}. Change or unset the variable ({advice})") from error
+        told = without_credentials(f"no HTTP client can be made with {guilty}={os.environ.get(guilty, '')}: {error}")
+        raise EnvError(f"{told}. Change or unset the variable ({advice})") from None  # which may quote a password
 
 
 def _fails_with(name: str) -> bool:
@@ -152,7 +140,6 @@ class Evaluation:
         self._end_after = end_after
         self._cap = cap or CapConfig()
         self._used = (0, 0, 0)
-        self._planned = 0
         self._playing: set[asyncio.Task[Any]] = set()
         self._unwound = asyncio.Event()
         """Set when the cap is reached and nothing is played any more."""
@@ -162,10 +149,9 @@ class Evaluation:
         self._failed: Counter[str] = Counter()
         self._ended = 0
 
-    def planned(self, task: Any, rollouts: int = 1) -> None:
-        """A task of the run, and how often it is to be played."""
+    def planned(self, task: Any) -> None:
+        """A task of the run."""
         self._tasks.add(task.key)
-        self._planned += rollouts
 
     def spend(self, call: ModelCall) -> None:
         """Count a call; the one that reaches the cap cancels the rollouts under way."""
@@ -208,8 +194,7 @@ class Evaluation:
         cost = "" if dollars is None else f" (${dollars:,.4f})"
         return (
             f"the run ends early: its calls took {sum(self._used):,} tokens{cost}, the cap is{self._cap.options()}; "
-            f"{self._planned - self._ended} of {self._planned} rollouts are missing; --resume goes on: name a cap with "
-            "it, a higher one if this played none; it counts anew"
+            "--resume goes on: name a cap with it, a higher one if this played none; it counts anew"
         )
 
     async def require_endpoint(self, config: BaseClientConfig, model: str) -> None:
@@ -261,18 +246,14 @@ class Evaluation:
             return
         (reason, count), failed = self._failed.most_common(1)[0], self._failed.total()
         most = f" ({count} of them)" if count < failed else ""
-        # verifiers logs through loguru, which names its files only so.
-        found = re.search(r"sink='([^']+)'", repr(getattr(verifiers_logging, "logger", None)))
-        log = f"; log {found[1]}" if found else ""
-        sys.stderr.write(f"{failed} of {self._ended} failed: {reason}{most}{log}; page {PAGE}\n")
-        sys.stderr.flush()
+        say(f"{failed} of {self._ended} failed: {reason}{most}; {PAGE}", sys.stderr)
 
 
 def _reason(error: Error) -> str:
     """An error on one line; behind the endpoint's words, cut where they are long, stands what to do."""
     words, _, advice = error.message.partition("\n")
     shown = words if len(words) <= 300 else f"{words[:300]}…"
-    return " ".join(f"{error.type}: {shown} {advice[:500]}".split())
+    return without_credentials(" ".join(f"{error.type}: {shown} {advice[:500]}".split()))
 
 
 async def _probe(config: EvalClientConfig, model: str, how: Probe) -> None:
@@ -281,10 +262,11 @@ async def _probe(config: EvalClientConfig, model: str, how: Probe) -> None:
     Raises:
         UnusableEndpointError: its name is unknown, it refuses connections, its certificate or the key.
     """
+    shown = without_credentials(config.base_url)
     try:
         response = await _patiently(config)
     except httpx.HTTPError as error:
-        where = f"the endpoint {config.base_url}"
+        where = f"the endpoint {shown}"
         cause = _causes(error)
         if _is_refused(error):
             told = f"{where} refuses connections, {PATIENCE:g} s long: {error}. Is the server up, and the port right?"
@@ -301,13 +283,13 @@ async def _probe(config: EvalClientConfig, model: str, how: Probe) -> None:
     if not os.environ.get(config.api_key_var) and resolve_api_key(config) == "EMPTY":
         logger.warning(
             "%s gets no key: %s is not set (--client.api-key-var names the variable that holds one)",
-            config.base_url,
+            shown,
             config.api_key_var,
         )
     _require_key(config, response, "/models")
     names = [str(card.get("id")) for card in cards]
     if response.status_code < 400 and names and model not in names:
-        logger.warning("%s lists no model %s, but %s", config.base_url, model, ", ".join(names[:5]))
+        logger.warning("%s lists no model %s, but %s", shown, model, ", ".join(names[:5]))
     elif response.status_code >= 500 or response.status_code == 429:
         logger.warning("%s", _told(config, response, "/models"))
     if how == "call" and not (response.status_code < 400 and names):
@@ -315,13 +297,18 @@ async def _probe(config: EvalClientConfig, model: str, how: Probe) -> None:
 
 
 async def _patiently(config: BaseClientConfig) -> httpx.Response:
-    until = time.monotonic() + PATIENCE
+    began, told = time.monotonic(), False
     while True:
         try:
             return await ask_models(config)
         except httpx.ConnectError as error:
-            if not _is_refused(error) or time.monotonic() >= until:
+            waited = time.monotonic() - began
+            if not _is_refused(error) or waited >= PATIENCE:
                 raise
+        if waited >= SILENT and not told:
+            told = True
+            where = without_credentials(config.base_url)
+            say(f"the endpoint {where} refuses connections; it is asked again for {PATIENCE:g} s", sys.stderr)
         await asyncio.sleep(0.5)
 
 
@@ -347,7 +334,8 @@ async def _ask_token(config: EvalClientConfig, model: str) -> None:
             f"{client.base_url.rstrip('/')}/chat/completions", json=body, headers=headers
         )
     except httpx.HTTPError as error:
-        logger.warning("the endpoint %s did not answer when it was asked for one token: %r", config.base_url, error)
+        where = without_credentials(config.base_url)
+        logger.warning("the endpoint %s did not answer when it was asked for one token: %r", where, error)
         return
     finally:
         await client.close()
@@ -367,4 +355,4 @@ def _told(config: BaseClientConfig, response: httpx.Response, path: str) -> str:
     words = " ".join(response.text.split())[:500]
     if (key := resolve_api_key(config)) != "EMPTY":
         words = words.replace(key, "[key]")
-    return f"the endpoint {config.base_url} answered {response.status_code} to {path}: {words}"
+    return without_credentials(f"the endpoint {config.base_url} answered {response.status_code} to {path}: {words}")

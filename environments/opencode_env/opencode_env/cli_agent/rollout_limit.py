@@ -4,6 +4,7 @@ import logging
 import math
 from typing import Any
 
+from rollout_sandbox.told import task_name
 from verifiers.v1.agent import Agent, TimeoutConfig
 from verifiers.v1.task import Task
 
@@ -44,7 +45,7 @@ def warn_of_short_limit(task: Task[Any, Any, Any], limit: float | None, longest:
         "task %s: scoring has %g s (timeout.scoring), and its commands may take %g s by their own limits: raise the "
         "one or lower the others, else an agent's slow programs are a reward of 0 before their own limits are over"
     )
-    logger.warning(told, task.data.id or task.data.idx, limit, longest)
+    logger.warning(told, task_name(task.data), limit, longest)
 
 
 _warned: set[tuple[float, float]] = set()

@@ -20,12 +20,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from opencode_rubrics.verify_commands import commands_without_program
+from opencode_runs.traces.record import tokens_used
+from rollout_sandbox.told import task_name
 from verifiers.v1.cli.output import attempt_log_file, saved_config_path
 from verifiers.v1.episode import Episode
 from verifiers.v1.utils.trace_store import TRACES_FILE
 
-from opencode_env.cli_agent.evaluation import CapConfig, CapReachedError, RunEndedError, tokens_used
+from opencode_env.cli_agent.evaluation import CapConfig, CapReachedError, RunEndedError
 from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
+from opencode_env.cli_agent.traces import AGENT_RECORD
 
 AGENT_BYTES = 350 << 20
 """Memory of one agent with its sandbox."""
@@ -61,16 +64,19 @@ class RunReport(logging.Handler):
         self._local, self._limited, self._cap = local, limited, cap or CapConfig()
         self._planned, self._began = 0, 0.0
         self._rows: list[_Row] = []
-        self._seconds: dict[str, float] = {}
+        self._kept: dict[str, _Row] = {}
+        """What an earlier start of the run has finished, by episode."""
         self._warnings: Counter[str] = Counter()
         if self.active:
             logging.getLogger(_LIBRARY).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the warnings of ours until rollouts begin, and learn where the run's files are."""
+        """Keep our warnings until rollouts begin, and later those of the whole run; learn where its files are."""
         if record.msg == "results: %s" and isinstance(record.args, tuple):
             self.run_directory = Path(str(record.args[0]))
-        elif record.levelno >= logging.WARNING and not self._began and not record.name.startswith(f"{_LIBRARY}.cli"):
+        elif record.levelno < logging.WARNING or record.name.startswith(f"{_LIBRARY}.cli"):
+            return
+        elif not self._began or getattr(record, "of_the_run", False):
             self.warn(record.getMessage(), shown=logging.lastResort is not None)
 
     def warn(self, told: str, *, shown: bool = True) -> None:
@@ -96,28 +102,27 @@ class RunReport(logging.Handler):
             told.append(problem)
         _say(told)
 
-    def took(self, trace_id: str, seconds: float) -> str:
-        """Note how long the rollout of a trace took; how far the run is, for its line in the log."""
+    def progress(self) -> str:
+        """How far the run is with a rollout that ends, for its line in the log."""
         if not self._began:
             return ""
-        self._seconds[trace_id] = seconds
-        done, minutes = len(self._rows) + 1, (time.monotonic() - self._began) / 60
-        left = minutes / done * max(self._planned - done, 0)
-        return f" run={done}/{self._planned} per_minute={done / max(minutes, 1e-3):.1f} minutes_left={left:.0f}"
+        kept, done, minutes = len(self._kept), len(self._rows) + 1, (time.monotonic() - self._began) / 60
+        left, rate = minutes / done * max(self._planned - done, 0), done / max(minutes, 1e-3)
+        return f" run={kept + done}/{kept + self._planned} per_minute={rate:.1f} minutes_left={left:.0f}"
+
+    def keep(self, episode: Episode[Any, Any, Any]) -> None:
+        """Count a rollout of an earlier start of the run."""
+        if self.active:
+            self._kept[episode.id] = _row(episode)
 
     def finish(self, episode: Episode[Any, Any, Any]) -> None:
         """Note what came of a rollout, for good."""
         if not self.active:
             return
-        task = str(episode.task.data.id or episode.task.data.idx)
-        trace = next(iter(episode.traces), None)
-        reward = None if trace is None or episode.errors or not trace.ok else trace.reward
-        tokens = tokens_used(call.usage for one in episode.traces for call in one.calls)
-        seconds = max((self._seconds.pop(one.id, 0.0) for one in episode.traces), default=0.0)
-        self._rows.append(_Row(episode.task.data.idx or 0, task, reward, tokens, seconds))
+        self._rows.append(_row(episode))
         for one in episode.traces:
             for problem in commands_without_program(one):
-                self.warn(f"task {task}: {problem}")
+                self.warn(f"task {self._rows[-1].task}: {problem}")
 
     def __enter__(self) -> Self:
         return self
@@ -137,8 +142,10 @@ class RunReport(logging.Handler):
             yield f"warning: {told}" + (f" (and {count - 1} more like it)" if count > 1 else "")
         if len(self._warnings) > _MOST_WARNINGS:
             yield f"and {len(self._warnings) - _MOST_WARNINGS} other warnings, which the log has"
-        if self._rows:
-            yield from _table(self._rows, self._cap)
+        if rows := [*self._kept.values(), *self._rows]:
+            yield from _table(rows, self._cap)
+        if self._began and (missing := self._planned - len(self._rows)):
+            yield f"{missing:,} of {len(self._kept) + self._planned:,} rollouts are missing"
         if self.run_directory is not None:
             yield f"traces: {self.run_directory / TRACES_FILE}  log: {attempt_log_file(self.run_directory)}"
             interrupted = kind in (asyncio.CancelledError, KeyboardInterrupt)
@@ -146,6 +153,16 @@ class RunReport(logging.Handler):
             if saved is not None and (interrupted or kind is CapReachedError):
                 command = f"vf-eval @ {shlex.quote(str(saved))} --resume{self._cap.options()}"
                 yield f"{'interrupted; ' * interrupted}to go on: {command}"
+
+
+def _row(episode: Episode[Any, Any, Any]) -> _Row:
+    trace = next(iter(episode.traces), None)
+    reward = None if trace is None or episode.errors or not trace.ok else trace.reward
+    tokens = tokens_used(call.usage for one in episode.traces for call in one.calls)
+    records = [one.info.get(AGENT_RECORD, {}) for one in episode.traces]
+    seconds = max((record.get("rollout_seconds", 0.0) for record in records), default=0.0)
+    data = episode.task.data
+    return _Row(data.idx or 0, task_name(data), reward, tokens, seconds)
 
 
 def beyond_the_machine(at_once: int) -> str | None:

@@ -2,17 +2,27 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from opencode_runs.command import printable
+from rollout_sandbox.told import task_name, without_credentials
+from rollout_sandbox.toolbox.command import CommandResult
 from verifiers.v1.episode import Episode
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.trace import Trace
 
 AnyTrace = Trace[Any, Any, Any]
 
-_VERIFIERS_LINE = "rollout done: id=%s task=%s reward=%.3f turns=%d stop=%s"
+_VERIFIERS_LINES = {
+    "rollout start: id=%s task=%s harness=%s runtime=%s": None,
+    "rollout done: id=%s task=%s reward=%.3f turns=%d stop=%s": 2,
+}
+"""Those of a rollout, whose second value is the task's number, with the place of a reward among the values."""
+
+OF_THE_RUN = {"of_the_run": True}
+"""`extra` of a warning that is true of a whole run, and given once: its user is told, whatever shows the log."""
 
 AGENT_RECORD = "agent"
 """Key in `trace.info` under which the agent's run is recorded."""
@@ -34,7 +44,7 @@ def agent_record(trace: AnyTrace) -> dict[str, Any]:
     """What is recorded of the agent's run: exit code, segments, duration (s), survivors, whether the agent can have
     kept them alive (`survivors_own`) or they were ended with all else (`outlived`), processes killed at the sandbox's
     limits, what it broke its own run with (`own_error`), how its programs used up the time of scoring
-    (`scoring_overrun`), and what its harness adds."""
+    (`scoring_overrun`), the seconds of the whole rollout (`rollout_seconds`), and what its harness adds."""
     record: dict[str, Any] = trace.info.setdefault(AGENT_RECORD, {})
     return record
 
@@ -48,44 +58,58 @@ def shorten_tasks(episode: Episode[Any, Any, Any]) -> None:
 
 
 def describe_rollout(trace: AnyTrace, seconds: float) -> str:
-    """Turns, tool counts, stop, exit code, duration (s), reward and error of a finished rollout, in one line."""
+    """Turns, tool counts, stop, exit code, duration (s), reward, error and the first verify command that failed of a
+    finished rollout, in one line."""
     tools = ",".join(f"{name}:{count}" for name, count in sorted(tool_counts(trace).items())) or "-"
     record = trace.info.get(AGENT_RECORD, {})
     error = trace.last_error
     reward = "-" if not trace.ok else f"{trace.reward:.3f}"
     problem = f"{error.type}: {error.message.partition(chr(10))[0][:200]}" if error else "-"
     return _in_one_line(
-        f"rollout finished: task={trace.task.data.id or trace.task.data.idx} turns={trace.num_turns} tools={tools} "
+        f"rollout finished: task={task_name(trace.task.data)} turns={trace.num_turns} tools={tools} "
         f"stop={trace.stop_condition} exit={record.get('exit_code')} seconds={seconds:.1f} reward={reward} "
-        f"error={problem}"
+        f"error={problem}{_failed_command(trace)}"
     )
 
 
+def _failed_command(trace: AnyTrace) -> str:
+    failed = [result for record in trace.info.get("verify", ()) if not (result := CommandResult(**record)).ok]
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    return f" failed={failed[0].command[:100]!r}: {failed[0].ending()[:200]}{more}" if failed else ""
+
+
 @contextmanager
-def one_reward_logged() -> Iterator[None]:
-    """Take the reward out of verifiers' line of a rollout until the end of the block: it is written before it is known
-    what becomes of an error, and the line of `describe_rollout` has the reward."""
+def our_words_logged(names: Mapping[Any, str]) -> Iterator[None]:
+    """Have verifiers' lines of a rollout call its task as ours do, until the end of the block, and say no reward: that
+    is written before it is known what becomes of an error, and the line of `describe_rollout` has it.
+
+    Args:
+        names: of the tasks, by their numbers.
+    """
+
+    def reworded(record: logging.LogRecord) -> bool:
+        if record.msg in _VERIFIERS_LINES and isinstance(record.args, tuple):
+            reward = _VERIFIERS_LINES[record.msg]
+            record.msg = record.msg.replace(" reward=%.3f", "")
+            values = (record.args[0], names.get(record.args[1], record.args[1]), *record.args[2:])
+            record.args = tuple(value for place, value in enumerate(values) if place != reward)
+        return True
+
     verifiers_logger = logging.getLogger("verifiers.v1.rollout")
-    verifiers_logger.addFilter(_without_reward)
+    verifiers_logger.addFilter(reworded)
     try:
         yield
     finally:
-        verifiers_logger.removeFilter(_without_reward)
-
-
-def _without_reward(record: logging.LogRecord) -> bool:
-    if record.msg == _VERIFIERS_LINE and isinstance(record.args, tuple):
-        record.msg = _VERIFIERS_LINE.replace(" reward=%.3f", "")
-        record.args = (*record.args[:2], *record.args[3:])
-    return True
+        verifiers_logger.removeFilter(reworded)
 
 
 def describe_failure(episode: Episode[Any, Any, Any]) -> str:
     """Type and message of what ended a rollout outside of its agent's run, such as a sandbox that did not start."""
     told = (f"{error.type}: {error.message}" for error in episode.errors)
-    return _in_one_line(f"rollout failed: task={episode.task.data.id or episode.task.data.idx} error={'; '.join(told)}")
+    return _in_one_line(f"rollout failed: task={task_name(episode.task.data)} error={'; '.join(told)}")
 
 
 def _in_one_line(text: str) -> str:
-    """Whoever names a task or calls a tool writes no further lines."""
-    return " ".join(text.split())
+    """Whoever names a task, calls a tool or prints something writes no further lines, and does nothing to a terminal;
+    no address shows a password."""
+    return without_credentials(" ".join(printable(text).split()))

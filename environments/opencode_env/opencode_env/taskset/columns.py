@@ -39,7 +39,7 @@ class ColumnOptions(vf.TasksetConfig):
     options_key: Annotated[str | None, Column("options", read_options, identity=True)] = None
     """Column of the options of a multiple-choice question: a list of texts, or a table of them by letter. The model is
     shown them with their letters, unless the question shows them, and the answer becomes a letter. `None`: `options`,
-    `choices`, or columns `A`, `B`, …, if there are such."""
+    `choices`, or columns of their own, such as `A`, `opa` or `option_1`, if there are such."""
     id_key: Annotated[str | None, Column("id", values.identifier)] = None
     """Column that names a row for good. `None`: `id` if there is one, else a hash of the content."""
     image_key: Annotated[str | None, Column("image", container_image, identity=True)] = None

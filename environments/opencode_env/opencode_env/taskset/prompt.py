@@ -103,13 +103,12 @@ def _surrounded(content: vf.MessageContent, before: str, after: str) -> vf.Messa
 
 def read_options(row: Row, key: str) -> dict[str, str] | None:
     """The options of a multiple-choice question by their letters: a list of texts, a table by letter or of the lists
-    `label` and `text`, or the text of one of them; by convention also in a column `choices` or in columns `A`, `B`, ….
+    `label` and `text`, or the text of one of them; by convention also in a column `choices` or in columns of their own.
 
     Raises:
         DatasetError: the column that was asked for by another name holds none.
     """
-    beside = {letter: row.get(letter) for letter in string.ascii_uppercase if letter in row.values}
-    for value in (row.get(key), *((row.get("choices"), beside) if key == "options" else ())):
+    for value in (row.get(key), *((row.get("choices"), [*_own_columns(row).values()]) if key == "options" else ())):
         written = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
         found = literal(str(value)) if written else given_fields(value)
         if (options := _by_letter(found)) is not None:
@@ -117,6 +116,24 @@ def read_options(row: Row, key: str) -> dict[str, str] | None:
     if key != "options" and row.cell(key) is not None:
         row.refuse(key, "must be the options of a question: a list of at least two texts, or a table of them by letter")
     return None
+
+
+_OWN_COLUMN = re.compile(
+    r"((?i:op|opt|option|choice|answer|ending|solution|sol|alternative)[ _-]?|)([A-Z]|\d|(?<=.)[a-z])"
+)
+
+
+def _own_columns(row: Row) -> dict[str, object]:
+    """Options in columns of their own, such as `A`, `opa` or `option_1`, by the letter or number of the column."""
+    groups: dict[str, dict[str, object]] = {}
+    for name, value in row.values.items():
+        if value not in (None, "") and (found := _OWN_COLUMN.fullmatch(name)) and (found[1] or found[2].isalpha()):
+            groups.setdefault(found[1].lower(), {})[found[2].upper()] = value
+    for group in groups.values():
+        names = "".join(sorted(group))
+        if any(series.startswith(names) for series in (string.ascii_uppercase, string.digits, string.digits[1:])):
+            return {name: group[name] for name in names}
+    return {}
 
 
 def _by_letter(found: object) -> dict[str, str] | None:
@@ -137,19 +154,22 @@ def _by_letter(found: object) -> dict[str, str] | None:
 
 
 def chosen_letter(row: Row, key: str, answer: str, options: Mapping[str, str], *, must: bool) -> str | None:
-    """The letter of the right option, which column `key` names, or says as text, or counts from 0; None if it does
-    none of this.
+    """The letter of the right option, which column `key` names, by the option's own column too, or says as text, or
+    counts from 0; None if it does none of this.
 
     Raises:
         DatasetError: it fits several options; or none, but must, or seems to name one.
     """
     said = answer.strip()
     found = {a for a, text in options.items() if said in (a, text, f"({a})", f"{a}. {text}", f"({a}) {text}")}
+    own = _own_columns(row)
+    if said.upper() in own and _by_letter([*own.values()]) == options:
+        found.add([*options][[*own].index(said.upper())])
     if not found and isinstance(row.get(key), int | float) and said in map(str, range(len(options))):
         found = {[*options][int(said)]}
     if len(found) == 1:
         return found.pop()
-    if found or must or len(said) == 1:
+    if found or must or re.fullmatch("-?.", said):  # -1: the answer is kept back
         row.refuse(
             key, f"is {answer!r}, which fits {'several' if found else 'none'} of the options {', '.join(options)}"
         )

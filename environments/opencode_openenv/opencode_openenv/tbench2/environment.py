@@ -42,6 +42,7 @@ from opencode_env.taskset.mapping import RowMapper
 from opencode_rubrics import AnyTrace
 from openenv.core.env_server.interfaces import Environment
 from rollout_sandbox.file_lock import locked
+from rollout_sandbox.told import without_credentials
 from rollout_sandbox.toolbox.scoring import Scoring, attach
 from verifiers.v1.rollout import resolve_agent_runtime
 
@@ -107,9 +108,8 @@ def downloaded_benchmark(repo_url: str | None, cache: Path) -> Path:
         )
     found = _CHECKSUM.fullmatch(repo_url)
     if found is None:
-        raise ValueError(
-            f"TB2_REPO_URL {repo_url!r} names no checksum, and what it serves may change: append #sha256=HEX"
-        )
+        shown = without_credentials(repo_url)
+        raise ValueError(f"TB2_REPO_URL {shown!r} names no checksum, and what it serves may change: append #sha256=HEX")
     made = cache / found["digest"]
     if not made.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
@@ -123,21 +123,22 @@ def downloaded_benchmark(repo_url: str | None, cache: Path) -> Path:
 
 
 def _make(url: str, digest: str, made: Path) -> None:
+    shown = without_credentials(url)
     with tempfile.TemporaryDirectory(dir=made.parent, prefix=f".{digest}-") as scratch:
         archive = Path(scratch, "archive.zip")
         try:
             with urllib.request.urlopen(url, timeout=120.0) as answer, archive.open("wb") as file:
                 got = _copied(answer, file)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise ValueError(f"TB2_REPO_URL {url} cannot be downloaded: {error}") from error
+            raise ValueError(f"TB2_REPO_URL {shown} cannot be downloaded: {error}") from error
         if got != digest:
-            raise ValueError(f"TB2_REPO_URL {url} serves an archive with the checksum {got}, not {digest}")
+            raise ValueError(f"TB2_REPO_URL {shown} serves an archive with the checksum {got}, not {digest}")
         unpacked = Path(scratch, "unpacked")
         try:
             _unpack(archive, unpacked)
         # RuntimeError: an encrypted archive, an unknown compression. OSError: a file where another has a directory.
         except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, OSError) as error:
-            raise ValueError(f"TB2_REPO_URL {url} serves no sound zip archive: {error}") from error
+            raise ValueError(f"TB2_REPO_URL {shown} serves no sound zip archive: {error}") from error
         unpacked.rename(made)
 
 

@@ -66,8 +66,10 @@ class RecommendFigures(BaseModel):
     prior: tuple[float, float]
     rows: int
     unrated: int
+    untold: int
+    """Tasks with one attempt, which is always alike with itself: whether they teach cannot be told."""
     useful: int
-    """Tasks whose P(mixed) reaches the probability asked for."""
+    """Tasks of at least two attempts whose P(mixed) reaches the probability asked for."""
     min_avg_reward: float
     max_avg_reward: float
     kept: int
@@ -100,14 +102,20 @@ def recommend(
 
     Raises:
         BadInputError: the file does not say how many attempts passed.
-        NothingUsableError: no row is rated, or no task reaches the probability.
+        NothingUsableError: no row is rated, none has two attempts, or no task reaches the probability.
     """
     alike = _alike(rated, group, credible, prior)
-    for found in alike:
+    told = [found for found in alike if found.attempts > 1]
+    if not told:
+        raise NothingUsableError(
+            f"every task has one attempt, which cannot tell whether those of a group of {group} would differ: play "
+            "each task several times, as with `vf-eval -r 8`, and rate and join those"
+        )
+    for found in told:
         found.useful = _judged(found, criterion) >= probability
-    useful = [found for found in alike if found.useful]
+    useful = [found for found in told if found.useful]
     if not useful:
-        best = max(alike, key=lambda found: _judged(found, criterion))
+        best = max(told, key=lambda found: _judged(found, criterion))
         raise NothingUsableError(
             f"no task reaches P(mixed) {probability:g} in a group of {group}; the best has "
             f"{_judged(best, criterion):.2f} ({best.passes} of {best.attempts} passed): lower -p, or raise -G"
@@ -126,6 +134,7 @@ def recommend(
         prior=(prior.a, prior.b),
         rows=rated.rows,
         unrated=rated.rows - sum(found.tasks for found in alike),
+        untold=sum(found.tasks for found in alike if found.attempts == 1),
         useful=sum(found.tasks for found in useful),
         min_avg_reward=low,
         max_avg_reward=high,
@@ -137,9 +146,10 @@ def recommend(
 
 def recommend_text(figures: RecommendFigures) -> str:
     yes = {True: "yes", False: "no"}
+    untold = f", {figures.untold:,} with one attempt, which cannot tell" if figures.untold else ""
     rows = [
         [f"{o.passes}/{o.attempts}", f"{o.avg_reward:.3f}", f"{o.tasks:,}", f"{o.mixed:.2f}",
-         f"{o.low:.2f} to {o.high:.2f}", yes[o.useful], yes[o.in_band]]
+         f"{o.low:.2f} to {o.high:.2f}", yes[o.useful] if o.attempts > 1 else "?", yes[o.in_band]]
         for o in figures.outcomes[:MAX_LINES]
     ]  # fmt: skip
     header = ["passed", "reward", "tasks", "P(mixed)", f"{figures.credible:.0%} interval", "teaches", "in band"]
@@ -150,7 +160,7 @@ def recommend_text(figures: RecommendFigures) -> str:
     return f"""{body}
 
 group of {figures.group_size}, {judged} ≥ {figures.probability:g}: \
-{figures.useful:,} of {figures.rows:,} tasks teach ({figures.unrated:,} unrated)
+{figures.useful:,} of {figures.rows:,} tasks teach ({figures.unrated:,} unrated{untold})
 band {figures.min_avg_reward:g} to {figures.max_avg_reward:g} keeps {figures.kept:,} tasks; \
 {figures.mixed_per_epoch / figures.kept:.0%} of their groups should have mixed outcomes
 

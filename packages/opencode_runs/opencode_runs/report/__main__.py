@@ -7,7 +7,17 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from opencode_runs.command import BadInputError, Parser, check_output, checked, exit_code_of, say, warn
+from opencode_runs.command import (
+    BadInputError,
+    Parser,
+    Prices,
+    check_output,
+    checked,
+    exit_code_of,
+    prices_of,
+    say,
+    warn,
+)
 
 PROG = "opencode-report"
 EPILOG = """\
@@ -25,15 +35,11 @@ examples:
 _megabytes = checked(float, lambda value: 0 < value <= 2000, "does not lie between 0 and 2000")
 
 
-def _prices(text: str) -> list[float]:
-    """Three prices."""
+def _prices(text: str) -> Prices:
     try:
-        fresh, cached, sampled = map(float, text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f'{text!r} is not three numbers such as "0.25,0.025,2"') from None
-    if not all(0 <= price < 1e6 for price in (fresh, cached, sampled)):
-        raise argparse.ArgumentTypeError(f"{text!r} has a price that is negative or too large")
-    return [fresh, cached, sampled]
+        return prices_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,13 +8,17 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distributions, version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution, distributions, version
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from opencode_runs.command import replacing
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.writing import write_page
-from opencode_runs.traces.reading import Run, saved_config
+from opencode_runs.traces.reading import Reading, Run, saved_config
+from opencode_runs.traces.record import EpisodeRecord
 
 MAX_LOG = 2 << 20
 """Bytes of each log that are taken, from its end."""
@@ -34,7 +38,7 @@ def write_bundle(run: Run, output: Path, *, max_mb: float) -> Counter[str]:
         masked = write_page([run], page, max_mb=max_mb).masked
         with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as bundle:
             bundle.write(page, "report.html")
-            bundle.writestr("versions.json", json.dumps(_versions(), indent=1))
+            bundle.writestr("versions.json", json.dumps(_versions() | {"run": _played(run)}, indent=1))
             for name, text in _texts(run.file.path):
                 bundle.writestr(name, masker.text(text))
     return masked + masker.counts
@@ -49,9 +53,21 @@ def _texts(trace_file: Path) -> Iterator[tuple[str, str]]:
             yield f"logs/{log.parent.name}-{log.name}", file.read().decode(errors="replace")
 
 
-def _versions() -> dict[str, str | None]:
+def _played(run: Run) -> dict[str, object]:
+    """Versions that the run itself names: of verifiers, and of its agent as configured and as it ran."""
+    config = saved_config(run.file.path)
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        pinned = None if config is None else json.loads(config.read_bytes())["env"]["agent"]["harness"].get("version")
+        for _, episode in Reading.of(EpisodeRecord).episodes([run.file]):
+            for trace in episode.traces:
+                ran = trace.info.get("agent", {}).get("version") if isinstance(trace.info, dict) else None
+                return {"verifiers": trace.verifiers, "agent": trace.harness, "pinned": pinned, "ran": ran}
+    return {}
+
+
+def _versions() -> dict[str, object]:
     """Of this machine, not of the one that played, where those differ."""
-    found: dict[str, str | None] = {"python": platform.python_version(), "system": platform.platform()}
+    found: dict[str, object] = {"python": platform.python_version(), "system": platform.platform(), "commit": _commit()}
     ours = {one.name for one in distributions() if one.name.startswith(("opencode-", "rollout-sandbox", "mathverdict"))}
     for name in (*sorted(ours), *_PACKAGES):
         try:
@@ -59,7 +75,19 @@ def _versions() -> dict[str, str | None]:
         except PackageNotFoundError:
             found[name] = None
     for program in _PROGRAMS:
-        path = shutil.which(program)
-        done = path and subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        found[program] = done.stdout.strip() if done else None
+        found[program] = _said(program, "--version")
     return found
+
+
+def _commit() -> str | None:
+    """The commit of ours, as far as the installation or its checkout says it."""
+    origin = json.loads(distribution("opencode-runs").read_text("direct_url.json") or "{}")
+    place = url2pathname(urlsplit(origin.get("url", "")).path)
+    known: str | None = origin.get("vcs_info", {}).get("commit_id")
+    return known or (_said("git", "-C", place, "describe", "--always", "--dirty", "--abbrev=40") if place else None)
+
+
+def _said(program: str, *arguments: str) -> str | None:
+    path = shutil.which(program)
+    done = path and subprocess.run([path, *arguments], capture_output=True, text=True, timeout=20, check=False)
+    return (done.stdout.strip() or None) if done else None

@@ -59,7 +59,7 @@ def print_markdown(paths: list[Path], wanted: str) -> None:
 
 
 def _markdown(episode: EpisodeRecord, trace: TraceRecord) -> str:
-    """A rollout for an issue or a chat: the first branch's messages, long ones cut, keys masked."""
+    """A rollout for an issue or a chat: messages and verify commands, long ones cut, keys masked."""
     masker = Masker()
 
     def cut(text: str) -> str:
@@ -85,7 +85,19 @@ def _markdown(episode: EpisodeRecord, trace: TraceRecord) -> str:
             parts.append(_fenced(text) if role == "tool" else text)
         calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
         parts += [f"**{call.get('name')}**\n{_fenced(cut(_plain_text(call.get('arguments'))))}" for call in calls]
+    for ended, *texts in _verified(trace):
+        parts += [f"### verify command: {ended}", *(_fenced(cut(text)) for text in texts)]
     return masker.text("\n\n".join(parts)) + "\n"
+
+
+def _verified(trace: TraceRecord) -> Iterator[list[str]]:
+    """How each verify command ended, the command, and what it printed."""
+    found = trace.info.get("verify") if isinstance(trace.info, dict) else None
+    for record in found if isinstance(found, list) else ():
+        if isinstance(record, dict):
+            ended = "timed out" if record.get("timed_out") else f"exit code {record.get('exit_code')}"
+            texts = [str(record.get(name) or "").strip("\n") for name in ("command", "stdout", "stderr")]
+            yield [ended, *filter(None, texts)]
 
 
 def _fenced(text: str) -> str:

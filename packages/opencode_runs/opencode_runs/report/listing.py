@@ -12,7 +12,7 @@ from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.workers import Workers
 from opencode_runs.traces.reading import READ_BYTES, Parsed, Reading, Run, TraceFile, parsed
-from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, ErrorRecord, LineError, TraceRecord
+from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, ErrorRecord, LineError, TraceRecord, tokens_used
 from opencode_runs.trainable.findings import Report, TraceFigures
 from opencode_runs.trainable.inspection import Inspected, Inspection, Inspector
 
@@ -151,7 +151,8 @@ def _of_trace(episode: EpisodeRecord, trace: TraceRecord, figures: TraceFigures)
     return {
         "id": trace.id or episode.id, "model": trace.model, "stop": trace.stop_condition, "turns": trace.turns,
         "tokens": trace.num_total_tokens, "errors": [error.type for error in trace.errors],
-        "message": _message(trace.errors) or _message(episode.errors), "used": _used(episode),
+        "message": _message(trace.errors) or _message(episode.errors),
+        "used": tokens_used(call.usage for other in episode.traces for call in other.calls),
         "metrics": {name: value for name, value in trace.metrics.items() if value},
         "tools": _tool_calls(trace), "last": _last_words(trace),
         "times": {phase: round(end - start, 3) for phase, (start, end) in spans.items()}
@@ -167,13 +168,6 @@ def _message(errors: Sequence[ErrorRecord]) -> str | None:
     """The beginning of what the last error says, on one line, by which failures are grouped."""
     said = errors[-1].message if errors else None
     return " ".join(said[: 4 * HEAD].split())[:HEAD] if isinstance(said, str) else None
-
-
-def _used(episode: EpisodeRecord) -> tuple[int, int, int]:
-    """Tokens of all model calls of all traces, as the endpoint counted them: read anew, read from a cache, sampled."""
-    used = [call.usage for trace in episode.traces for call in trace.calls if call.usage]
-    cached = [usage.cached_input_tokens or 0 for usage in used]
-    return sum(usage.prompt_tokens for usage in used), sum(cached), sum(usage.completion_tokens for usage in used)
 
 
 def _tool_calls(trace: TraceRecord) -> dict[str, int]:

@@ -7,7 +7,7 @@ less than `json.loads`. What is read as any value is shown, and nothing is worke
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Self, TypeVar
 
@@ -497,3 +497,10 @@ def parse_line(line: bytes, kind: type[Episode]) -> Episode:
     if episode.task is None:
         raise LineError("the episode names no task (no task.key and no task.hash)")
     return episode
+
+
+def tokens_used(usages: Iterable[Any]) -> tuple[int, int, int]:
+    """Tokens of calls as the endpoint counted them, None where it did not: read anew, read from a cache, sampled."""
+    known = [usage for usage in usages if usage is not None]
+    cached = sum(usage.cached_input_tokens or 0 for usage in known)
+    return sum(usage.prompt_tokens for usage in known), cached, sum(usage.completion_tokens for usage in known)

@@ -14,6 +14,7 @@ from verifiers.v1.dialects.base import parse_sse_event
 from verifiers.v1.types import Response
 
 from opencode_env.cli_agent.interception.call import Call
+from opencode_env.cli_agent.traces import OF_THE_RUN
 
 RECORD = "logprobs"
 """Key in a trace's `info`: for each answer its node, its tokens as texts, their logprobs, and `completion_tokens`, as
@@ -72,7 +73,7 @@ def keep(call: Call) -> None:
             "the endpoint gave logprobs of %d of an answer's %d tokens, as some do in a stream with calls: "
             "--env.gateway.ask-streamed false asks for whole answers"
         )
-        logger.warning(told, len(call.logprobs), sampled)
+        logger.warning(told, len(call.logprobs), sampled, extra=OF_THE_RUN)
 
 
 _told: set[str] = set()

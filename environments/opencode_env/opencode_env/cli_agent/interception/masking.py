@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
+import httpx
 from verifiers.v1.configs.client import BaseClientConfig, resolve_api_key, resolve_headers
 
 MASK = "[key]"
@@ -25,8 +26,10 @@ _STRING_END = re.compile(rb'(?:[^"\\]|\\.)*')
 
 
 def keys_of(config: BaseClientConfig) -> frozenset[str]:
-    """What must not reach an agent: the endpoint's key and secret headers, every key in this process's environment."""
-    named = {**os.environ, **resolve_headers(config)}
+    """What must not reach an agent: the endpoint's key, secret headers and what its URL holds of that kind, every key
+    in this process's environment."""
+    url = httpx.URL(config.base_url)
+    named = {**os.environ, **resolve_headers(config), **url.params, "PASSWORD": url.password}
     found = {value.removeprefix("Bearer ") for name, value in named.items() if _SECRET_NAME.search(name.upper())}
     found |= {resolve_api_key(config), *(os.environ.get(name, "") for name in config.headers_from_env.values())}
     return frozenset(key for key in found if len(key) >= _SHORTEST and not re.search(r"\s", key))

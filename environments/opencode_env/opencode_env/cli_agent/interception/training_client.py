@@ -23,6 +23,7 @@ from renderers import CustomRendererConfig, Renderer, RendererConfig, create_ren
 from renderers.base import ParsedResponse, ParsedToolCall, RenderedTokens, Tokenizer, ToolCallParseStatus
 from renderers.configs import BaseRendererConfig
 from rollout_sandbox.surrogates import whole_text
+from rollout_sandbox.told import without_credentials
 from verifiers.v1.agent import Agent
 from verifiers.v1.clients import (
     BaseClientConfig,
@@ -263,7 +264,9 @@ async def require_trainable(seats: Iterable[Agent]) -> None:
     """
     for seat in seats:
         if isinstance(seat.ctx.client, TrainClientConfig) and "?" in seat.ctx.client.base_url:
-            raise EnvError(f"a training client's base URL takes no query: {seat.ctx.client.base_url}")
+            raise EnvError(
+                f"a training client's base URL takes no query: {without_credentials(seat.ctx.client.base_url)}"
+            )
         if not seat.trainable:
             continue
         try:

@@ -16,10 +16,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import web
+from rollout_sandbox.told import without_credentials
 from verifiers.v1.errors import TunnelError
 from verifiers.v1.interception.server import InterceptionServer
 from verifiers.v1.interception.tunnel import CustomTunnelConfig, Tunnel
@@ -79,14 +79,8 @@ async def require_tunnel(tunnel: OpenTunnel | None, *, doubted: bool) -> None:
     if not tunnel.lost.done() and (doubted or tunnel.in_doubt):
         await tunnel.judge()
     if tunnel.lost.done():
-        reason = tunnel.lost.result()
-        raise TunnelError(f"the tunnel from the sandboxes to the model, {shown(tunnel.url)}, is dead: {reason}")
-
-
-def shown(url: str) -> str:
-    """A URL as it may be logged."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+        reason, where = tunnel.lost.result(), without_credentials(tunnel.url)
+        raise TunnelError(f"the tunnel from the sandboxes to the model, {where}, is dead: {reason}")
 
 
 def watched(server: InterceptionServer, every: float | None) -> "WatchedTunnel | None":
@@ -182,7 +176,8 @@ class WatchedTunnel:
             first.set_result(url)
         try:
             reason = await self._until_dead(tunnel, port, answered=again)
-            logger.error("the tunnel from the sandboxes to the model, %s, is dead: %s", shown(url), reason)
+            where = without_credentials(url)
+            logger.error("the tunnel from the sandboxes to the model, %s, is dead: %s", where, reason)
             tunnel.lost.set_result(reason)
         except Exception as error:  # nobody watches it any more, so nobody may rely on it
             tunnel.lost.set_result(type(error).__name__)
@@ -197,7 +192,7 @@ class WatchedTunnel:
         while problem := await self._problem(url):
             if time.monotonic() > end:
                 told = "the new tunnel from the sandboxes to the model, %s, does not lead here: %s"
-                logger.warning(told, shown(url), problem)
+                logger.warning(told, without_credentials(url), problem)
                 return False
             await asyncio.sleep(_AGAIN_S)
         return True

@@ -19,6 +19,7 @@ from verifiers.v1.errors import ProviderError
 from verifiers.v1.harnesses.utils.compaction import CONTEXT_OVERFLOW_MARKERS
 
 from opencode_env.cli_agent.interception.call import Call
+from opencode_env.cli_agent.traces import OF_THE_RUN
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -73,6 +74,8 @@ def as_full_window(call: Call, error: Exception) -> Exception:
 _NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """Of the limit, in any wire format."""
 _OTHER_NAME = re.compile(r"not support|unsupported|instead|unrecogni|unknown|not permitted|deprecated|removed")
+_SMALL_ANSWER = 2000
+"""Tokens; an answer that is held to fewer may be cut off, which is told."""
 _LEAST_ANSWER = 1 / 16
 """Share of the window that is asked for at least: whether it fits, the endpoint knows better than an estimate."""
 _FIRST_BYTES, _FURTHER_BYTES = 3, 2
@@ -89,6 +92,8 @@ class AnswerLimits:
         self._config = config
         self._renamed: set[str] = set()
         """Models that want `max_completion_tokens`."""
+        self._told: set[str] = set()
+        """Models whose answers were said to be held small."""
         self._windows: dict[str, int | None] = {}
 
     async def ask(self, call: Call, body: dict[str, Any], ask: Callable[[], Awaitable[T]]) -> T:
@@ -102,7 +107,9 @@ class AnswerLimits:
             self._name(call, body)
         call.prompt_bytes = 0 if window is None else _bytes_of(body)
         if window is not None:
-            _lower(body, _fitting(call, window))
+            prompt = _prompt_tokens(call)
+            self._tell_of_small(body, window, prompt)
+            _lower(body, max(window - prompt, int(window * _LEAST_ANSWER), 1))
         for _ in range(2):  # a limit can have the wrong name, and then the wrong size
             call.answer_limit = None if window is None else _limit(body)
             try:
@@ -112,6 +119,18 @@ class AnswerLimits:
                     raise
         call.answer_limit = None if window is None else _limit(body)
         return await ask()
+
+    def _tell_of_small(self, body: Mapping[str, Any], window: int, prompt: int) -> None:
+        """Warn, once for a model, that a prompt leaves little of its window for an answer."""
+        model, left = str(body.get("model")), max(window - prompt, 0)
+        if model in self._told or left >= min(_limit(body) or 0, _SMALL_ANSWER):
+            return
+        self._told.add(model)
+        told = (
+            "the window of %s, %d tokens, has room for %d of an answer behind a prompt of about %d: answers may be cut "
+            "off. Serve a larger window, or name the right one (--env.agent.harness.context-window)"
+        )
+        logger.warning(told, model, window, left, prompt, extra=OF_THE_RUN)
 
     def _name(self, call: Call, body: dict[str, Any]) -> None:
         wanted: LimitName = getattr(_harness(call), "answer_limit_name", "auto") if call.sub is None else "auto"
@@ -143,7 +162,7 @@ class AnswerLimits:
             self._windows[model] = await listed_window(self._config, model)
             if self._windows[model] is None:
                 told = "the endpoint's list of models names no window of %s: --env.agent.harness.context-window N does"
-                logger.warning(told, model)
+                logger.warning(told, model, extra=OF_THE_RUN)
         return self._windows[model]
 
 
@@ -168,14 +187,13 @@ def _bytes_of(body: Mapping[str, Any]) -> int:
     return len(raw) - sum(pictures)
 
 
-def _fitting(call: Call, window: int) -> int:
-    """The longest answer that surely fits behind the prompt, as far as can be told: from the tokens that the endpoint
-    counted in what the conversation had before, and the bytes that are new."""
+def _prompt_tokens(call: Call) -> int:
+    """The most tokens that the prompt has, as far as can be told: from those that the endpoint counted in what the
+    conversation had before, and the bytes that are new."""
     size = call.prompt_bytes
     known_bytes, known = call.gateway.prompts.get((call.sub is None, call.conversation), (size + 1, 0))
     new = size - known_bytes
-    tokens = known + ceil(new / _FURTHER_BYTES) if new >= 0 else ceil(size / _FIRST_BYTES)
-    return max(window - tokens, int(window * _LEAST_ANSWER), 1)
+    return known + ceil(new / _FURTHER_BYTES) if new >= 0 else ceil(size / _FIRST_BYTES)
 
 
 def note_prompt(call: Call) -> None:

@@ -147,7 +147,7 @@ def require_stream(call: Call, events: list[bytes]) -> list[bytes]:
     except (ValueError, RecursionError):
         said = None
     if isinstance(said, dict) and said.get("choices"):
-        told += f" and a whole answer (it must stream; --env.gateway.ask-streamed false asks for that): {quoted(text)}"
+        told += " and a whole answer (it must stream; --env.gateway.ask-streamed false asks for that)"
     elif isinstance(said, dict) and said.get("error"):
         raise said_error(call, said["error"], f"{told} and an error: {quoted(text)}")
     raise unusable(call, f"{told}: {quoted(text)}")
