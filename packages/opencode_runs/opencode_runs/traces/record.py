@@ -296,7 +296,7 @@ class TraceRecord(Part):
             if not isinstance(value, dict):
                 return value
             first = error.errors(include_url=False, include_input=False)[0]
-            kept: dict[str, Any] = _of_types(value, _STANDING) | {"agent": _of_types(value.get("agent"), _SEAT)}
+            kept = _of_types(value, _STANDING)
             try:
                 found = cls.model_validate(kept)
             except ValidationError:
@@ -373,14 +373,17 @@ class TraceRecord(Part):
         return total
 
 
-_STANDING: dict[str, type] = {"version": int, "id": str, "ok": bool}
-_SEAT: dict[str, type] = {"name": str, "trainable": bool}
-"""What is still read of a trace that holds wrong types: where it stands, and whether a trainer would use it."""
+_STANDING: dict[str, Any] = {
+    "version": int, "id": str, "ok": bool, "verifiers": {"version": str},
+    "agent": {"name": str, "trainable": bool, "config": {"model": str, "sampling": dict}},
+}  # fmt: skip
+"""What is still read of a trace that holds wrong types: where it stands, whose it is, and whether it would train."""
 
 
-def _of_types(given: Any, kinds: dict[str, type]) -> dict[str, Any]:
+def _of_types(given: Any, kinds: dict[str, Any]) -> dict[str, Any]:
     known = given if isinstance(given, dict) else {}
-    return {name: known[name] for name, kind in kinds.items() if type(known.get(name)) is kind}
+    inner = {name: _of_types(known.get(name), kind) for name, kind in kinds.items() if isinstance(kind, dict)}
+    return {name: known[name] for name, kind in kinds.items() if type(known.get(name)) is kind} | inner
 
 
 class EpisodeRecord(Part):
