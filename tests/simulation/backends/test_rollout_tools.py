@@ -1,7 +1,9 @@
 """The way of one rollout to its backends: what never reaches a server, and whose fault a dead one is."""
 
 import asyncio
+import gc
 import math
+import socket
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,24 @@ async def test_calls_do_not_pile_up_at_a_server_that_hangs(tmp_path: Path) -> No
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
         assert way._waiting == 0
+
+
+async def test_an_answer_of_the_bridge_waits_for_no_acknowledgement() -> None:
+    bridge = Bridge()
+    await bridge.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", bridge._port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        await reader.readline()
+        options = [
+            known.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            for known in gc.get_objects()
+            if type(known) is socket.socket
+            and known.fileno() >= 0
+            and known.family == socket.AF_INET
+            and known.getsockname()[1] == bridge._port
+        ]
+        writer.close()
+    finally:
+        await bridge.stop()
+    assert options == [1, 1]  # of the socket that listens, and of the one that answers
