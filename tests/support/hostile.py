@@ -24,7 +24,7 @@ from opencode_env.cli_agent.interception.masking import Masking
 from opencode_env.cli_agent.interception.steps import answer as answers
 from opencode_env.opencode.echo import OpenCodeEcho
 from opencode_env.opencode.events import EVENTS_TAIL_BYTES, parse_log
-from opencode_env.tool_backends import pipe
+from opencode_env.tool_backends import connection
 from opencode_openenv.guard import refusal
 from opencode_openenv.spec import RolloutSpec
 from opencode_openenv.tbench2.environment import plain_name
@@ -335,7 +335,7 @@ class _Nobody:
 
 
 async def _printed(data: bytes) -> None:
-    await pipe._hear(SimpleNamespace(stdout=_Pieces(data), kill=str), _Nobody(), [])  # type: ignore[arg-type]
+    await connection._hear(SimpleNamespace(stdout=_Pieces(data), kill=str), _Nobody(), [])  # type: ignore[arg-type]
 
 
 def _list_of_files(text: str) -> bytes:
@@ -411,8 +411,8 @@ READERS = [
     Reader("OpenCodeEcho", _echoed),
     # Of a sandbox, a tool server, a platform
     Reader("parse_log", lambda text: parse_log(text, text), most_bytes=EVENTS_TAIL_BYTES),
-    Reader("pipe._lines", _printed, _bytes),
-    Reader("pipe._message", pipe._message, _message),
+    Reader("connection._lines", _printed, _bytes),
+    Reader("connection._message", connection._message, _message),
     Reader("kept_files", _listed_files, _list_of_files),
     Reader("kept_files._printable", kept_files._printable, most_bytes=1 << 13),
     Reader(

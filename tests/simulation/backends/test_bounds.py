@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.tool_backends import instance
-from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG
-from opencode_env.tool_backends.instance import Instance
+from opencode_env.tool_backends import connection
+from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG, Connection
 
 from tests.simulation.backends import surroundings
 from tests.simulation.backends.surroundings import TOKEN, InstanceApi, notes_at, program, said
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("sandboxes")
 RUDE = Path(__file__).with_name("rude_server.py")
 
 
-def rude(directory: Path, *options: str) -> AbstractAsyncContextManager[Instance]:
+def rude(directory: Path, *options: str) -> AbstractAsyncContextManager[Connection]:
     """The rude server as a program."""
     return started(directory, program("rude", command=[sys.executable, str(RUDE), *options]))
 
@@ -53,7 +52,7 @@ async def test_what_a_program_prints_beside_its_messages_is_passed_over_up_to_a_
 async def test_a_program_that_ends_between_calls_is_missed_by_the_next_rollout_and_the_next_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instance, "_TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "_TRUSTED_SECONDS", 0.0)
     async with rude(tmp_path) as server:
         assert said(await server.call("leave", {})) == "x"
 

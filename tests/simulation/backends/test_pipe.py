@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from opencode_env.tool_backends import pipe
-from opencode_env.tool_backends.pipe import Command, piped
+from opencode_env.tool_backends import connection
+from opencode_env.tool_backends.connection import Command, piped
 
 from tests.support.waiting import until
 
@@ -19,8 +19,8 @@ _LEAVES_A_CHILD = "import subprocess, sys; open(sys.argv[1], 'w').write(str(subp
 async def test_what_a_program_leaves_running_does_not_hold_its_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipe, "_REAP_SECONDS", 0.1)
-    monkeypatch.setattr(pipe, "_GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "_REAP_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "_GRACE_SECONDS", 0.1)
     before, child = _pipes(), tmp_path / "pid"
     with Path(os.devnull).open("w") as stderr:
         async with piped(Command([sys.executable, "-c", _LEAVES_A_CHILD, str(child)], os.environ, stderr)):

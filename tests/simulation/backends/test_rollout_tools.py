@@ -7,10 +7,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from opencode_env.tool_backends.bridge import Bridge
-from opencode_env.tool_backends.instance import Instance
+from opencode_env.tool_backends.connection import Connection
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.tool_backends.serving import BrokenBackendError, RolloutTools, ToolBackends
+from opencode_env.tool_backends.serving import Bridge, BrokenBackendError, RolloutTools, ToolBackends
 from verifiers.v1.errors import ToolsetError
 
 from tests.simulation.backends.surroundings import program, programs_here, said, write_file
@@ -21,10 +20,10 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
 
-async def tools_of(instance: Instance) -> RolloutTools:
+async def tools_of(instance: Connection) -> RolloutTools:
     """A rollout that uses a running instance."""
 
-    async def start() -> Instance:
+    async def start() -> Connection:
         return instance
 
     tools = RolloutTools({"notes": start}, Bridge(), "http://127.0.0.1:1")

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.tool_backends import remote as elsewhere
+from opencode_env.tool_backends.connection import Connection
 from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
-from opencode_env.tool_backends.instance import Instance, check_start, starting
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.reading import read_backends
 from opencode_env.tool_backends.remote import Leftovers
+from opencode_env.tool_backends.serving import check_start, starting
 from opencode_simulation.hub import hub
 from rollout_sandbox.podman import left_behind
 
@@ -50,7 +51,7 @@ async def started(
     start_timeout: float = 120.0,
     leftovers: Leftovers | None = None,
     **rest: Any,
-) -> AsyncIterator[Instance]:
+) -> AsyncIterator[Connection]:
     """The backend of a file with one, as a rollout starts it."""
     rest.setdefault("global_remote_api_defaults", {"timeout": 300})  # this machine may be busy
     path = write_file(directory / "backends.yaml", backend, **rest)

@@ -18,13 +18,10 @@ from rollout_sandbox.podman import engine, left_behind
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.tool_backends.connection import Server, Transport
-from opencode_env.tool_backends.description import BackendServerConfig, host_path
+from opencode_env.tool_backends.connection import Command, Server, Transport, http_connection
+from opencode_env.tool_backends.description import BackendFile, BackendServerConfig, host_path
 from opencode_env.tool_backends.docker_options import option_words
-from opencode_env.tool_backends.http import http_connection
-from opencode_env.tool_backends.pipe import Command
 from opencode_env.tool_backends.program import StdioServer, make_data
-from opencode_env.tool_backends.reading import BackendFile
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,23 @@
-"""What a file of tool backends may say.
+"""What a file of tool backends may say, and what its values become.
 
 The fields of `BackendServerConfig`, `RemoteApiConfig` and `AppConfig` of eval-protocol 0.0.3, so that its files load as
 they are, and two more kinds of servers. Only types and unknown keys are checked here; what depends on another field
-is in `checks`, which can name its line.
+is in `reading`, which can name its line.
 """
 
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+"""Where a value takes a variable of the environment."""
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -39,6 +44,15 @@ class Authentication(_Strict):
     auth_type: Literal["none", "bearer_token", "custom_header"] = "none"
     auth_details: dict[str, str] | None = None
     """`{token: …}` for `bearer_token`; `{header_name: …, header_value: …}` for `custom_header`."""
+
+    def headers(self) -> dict[str, str]:
+        """The headers of every request."""
+        details = expanded(self.auth_details or {})
+        if self.auth_type == "bearer_token":
+            return {"Authorization": f"Bearer {details['token']}"}
+        if self.auth_type == "custom_header":
+            return {details["header_name"]: details["header_value"]}
+        return {}
 
 
 class RemoteApiConfig(Authentication):
@@ -131,6 +145,15 @@ class AppConfig(_Strict):
     global_remote_api_defaults: RemoteApiDefaults | None = None
 
 
+@dataclass(frozen=True)
+class BackendFile:
+    """A file that can be used."""
+
+    config: AppConfig
+    directory: Path
+    """What its relative paths are relative to."""
+
+
 def tool_prefix(name: str) -> str:
     """The name with what a tool's name cannot hold replaced."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
@@ -139,3 +162,18 @@ def tool_prefix(name: str) -> str:
 def host_path(given: str, base: Path) -> Path:
     """A path of the file, which is in the directory `base`, on this machine."""
     return base / os.path.expanduser(given)
+
+
+def expanded(values: Mapping[str, str]) -> dict[str, str]:
+    """The values with each `${NAME}` replaced."""
+    return {name: VARIABLE.sub(lambda found: os.environ[found.group(1)], value) for name, value in values.items()}
+
+
+def is_http(url: str) -> bool:
+    """Whether requests can be sent there."""
+    try:
+        parts = urlsplit(url)
+        leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return leads and not re.search(r"\s|\$\{", url)
+    except ValueError:  # not a port; its text may be a password
+        return False

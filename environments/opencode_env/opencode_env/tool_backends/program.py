@@ -23,12 +23,9 @@ from rollout_sandbox.confined import require_bubblewrap
 from rollout_sandbox.confined.bubblewrap import system_arguments
 from verifiers.v1.errors import ToolsetError
 
-from opencode_env.tool_backends.authentication import expanded, without_secrets
-from opencode_env.tool_backends.connection import Server, Transport
-from opencode_env.tool_backends.description import BackendServerConfig, host_path
-from opencode_env.tool_backends.pipe import Command, piped
+from opencode_env.tool_backends.connection import Command, Server, Transport, piped, without_secrets
+from opencode_env.tool_backends.description import BackendFile, BackendServerConfig, expanded, host_path
 from opencode_env.tool_backends.program_view import search_path, seen_paths
-from opencode_env.tool_backends.reading import BackendFile
 
 _APART = ("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 

@@ -16,12 +16,25 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, Validat
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.tool_backends.authentication import headers_of, without_secrets
-from opencode_env.tool_backends.checks import is_http
-from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG, Call, Server, Transport, text_result
-from opencode_env.tool_backends.description import BackendServerConfig, RemoteApiConfig, RemoteApiDefaults
-from opencode_env.tool_backends.http import AnswerTooLong, http_client, http_connection
-from opencode_env.tool_backends.reading import BackendFile
+from opencode_env.tool_backends.connection import (
+    MAX_ANSWER_BYTES,
+    TOO_LONG,
+    AnswerTooLong,
+    Call,
+    Server,
+    Transport,
+    http_client,
+    http_connection,
+    text_result,
+    without_secrets,
+)
+from opencode_env.tool_backends.description import (
+    BackendFile,
+    BackendServerConfig,
+    RemoteApiConfig,
+    RemoteApiDefaults,
+    is_http,
+)
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
@@ -80,7 +93,7 @@ class RemoteServer(Server):
 def remote_url(backend: BackendServerConfig) -> RemoteServer:
     """The server of a `remote_url`."""
     assert backend.url is not None
-    return RemoteServer(backend.url, headers_of(backend))
+    return RemoteServer(backend.url, backend.headers())
 
 
 class _NamedContent(BaseModel):
@@ -118,7 +131,7 @@ class InstanceApi:
     def __init__(self, config: RemoteApiConfig, name: str, defaults: RemoteApiDefaults) -> None:
         self._config = config
         self._name = name
-        self._headers = headers_of(config)
+        self._headers = config.headers()
         self._timeout = httpx2.Timeout(defaults.timeout, connect=defaults.connect_timeout)
 
     async def make(self, backend: BackendServerConfig, session: str) -> list[Made]:
@@ -260,6 +273,6 @@ async def remote_instance(
             proxy = None
             if config.call_tool_endpoint_template is not None:
                 proxy = await stack.enter_async_context(api.caller(made[0], call_timeout))
-            yield RemoteServer(made[0].mcp_endpoint_url, headers_of(config), proxy=proxy, patient=True)
+            yield RemoteServer(made[0].mcp_endpoint_url, config.headers(), proxy=proxy, patient=True)
     finally:
         await run_shielded(delete())

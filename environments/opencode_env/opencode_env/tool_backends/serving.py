@@ -3,22 +3,30 @@
 Invariant: what was started is removed when its rollout, or the environment, ends; a shared one that died is made anew
 for the next rollout.
 
-A rollout whose backend failed has an error, however its agent went on; nothing of it is scored.
+A rollout whose backend failed has an error, however its agent went on; nothing of it is scored. Agents reach backends
+through one HTTP server of this process, the bridge.
 """
 
 import asyncio
 import contextlib
 import json
 import logging
+import secrets
+import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypedDict
 
+import uvicorn
 import verifiers.v1 as vf
-from mcp.types import CallToolResult, Tool
+from mcp.server.lowlevel import Server as McpServer
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, Tool
 from verifiers.v1.errors import ToolsetError
+from verifiers.v1.interception.tunnel import PrimeTunnel
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 from verifiers.v1.trace import Trace
@@ -26,18 +34,26 @@ from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.tool_backends.bridge import Bridge
-from opencode_env.tool_backends.connection import text_result
-from opencode_env.tool_backends.description import BackendServerConfig, tool_prefix
-from opencode_env.tool_backends.instance import Instance, starting
+from opencode_env.tool_backends.connection import Connection, Server, connected, text_result
+from opencode_env.tool_backends.container import container
+from opencode_env.tool_backends.description import (
+    BackendFile,
+    BackendServerConfig,
+    Orchestration,
+    StartupCheck,
+    tool_prefix,
+)
 from opencode_env.tool_backends.options import BackendsConfig
+from opencode_env.tool_backends.program import StdioServer, program
 from opencode_env.tool_backends.reading import read_backends
-from opencode_env.tool_backends.remote import Leftovers
+from opencode_env.tool_backends.remote import Leftovers, remote_instance, remote_url
+
+logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
 BACKENDS_RECORD = "tool_backends"
 """Key in `trace.info` under which the calls of each backend are counted."""
 
-Start = Callable[[], Awaitable[Instance]]
+Start = Callable[[], Awaitable[Connection]]
 
 _CALLS_AT_ONCE = 16
 """Of one rollout at one backend; more wait, so that it cannot starve its neighbours at a shared one."""
@@ -76,7 +92,7 @@ class BackendToolset(vf.Toolset[vf.ToolsetConfig, vf.State]):
 class RolloutTools:
     """Starts the backends of one rollout and bridges its agent to them, until `close`."""
 
-    def __init__(self, backends: Mapping[str, Start], bridge: Bridge, base_url: str) -> None:
+    def __init__(self, backends: Mapping[str, Start], bridge: "Bridge", base_url: str) -> None:
         self._backends = backends
         self._bridge = bridge
         self.failure: ToolsetError | None = None
@@ -109,7 +125,7 @@ class _Channel:
     """The route of one backend."""
 
     def __init__(self, name: str, rollout: RolloutTools) -> None:
-        self.instance: Instance | None = None
+        self.instance: Connection | None = None
         """What is at its end, once that has started."""
         self._name = name
         self._rollout = rollout
@@ -161,7 +177,7 @@ def _is_json(arguments: dict[str, Any]) -> bool:
     return True
 
 
-async def all_started(starts: Sequence[Start]) -> list[Instance]:
+async def all_started(starts: Sequence[Start]) -> list[Connection]:
     """Start several at once; if one fails the others are given up.
 
     Raises:
@@ -228,7 +244,7 @@ class ToolBackends:
         Raises:
             ToolsetError: one did not start.
         """
-        logging.getLogger("verifiers.v1.opencode_env.tool_backends").setLevel(self._file.config.log_level.upper())
+        logger.setLevel(self._file.config.log_level.upper())
         await self._bridge.start()
         await all_started([shared.instance for shared in self._shared])
 
@@ -240,7 +256,7 @@ class ToolBackends:
             for shared in self._shared:
                 stack.push_async_callback(shared.stop)
 
-    def _started(self, backend: BackendServerConfig, session: str) -> AbstractAsyncContextManager[Instance]:
+    def _started(self, backend: BackendServerConfig, session: str) -> AbstractAsyncContextManager[Connection]:
         return starting(backend, self._file, self._options, session, self._leftovers)
 
     @contextlib.asynccontextmanager
@@ -267,15 +283,15 @@ class _Shared:
     """An instance for all rollouts of this process."""
 
     def __init__(
-        self, backend: BackendServerConfig, started: Callable[..., AbstractAsyncContextManager[Instance]]
+        self, backend: BackendServerConfig, started: Callable[..., AbstractAsyncContextManager[Connection]]
     ) -> None:
         self.backend = backend
         self._started = started
         self._stack = AsyncExitStack()
-        self._instance: Instance | None = None
+        self._instance: Connection | None = None
         self._lock = asyncio.Lock()
 
-    async def instance(self) -> Instance:
+    async def instance(self) -> Connection:
         """The instance, made anew if it has died."""
         async with self._lock:
             found = self._instance
@@ -290,3 +306,177 @@ class _Shared:
         async with self._lock:
             self._instance = None
             await self._stack.aclose()
+
+
+@contextlib.asynccontextmanager
+async def starting(
+    backend: BackendServerConfig, file: BackendFile, options: BackendsConfig, session: str, leftovers: Leftovers
+) -> AsyncIterator[Connection]:
+    """Start an instance; it is removed on exit, or one of the `leftovers`.
+
+    Raises:
+        ToolsetError: it did not start, or not in time.
+    """
+    name = backend.backend_name_ref
+    async with AsyncExitStack() as stack:
+        server: Server | None = None
+        try:
+            async with asyncio.timeout(options.start_timeout) as limit:
+                started = _server(backend, file, options.call_timeout, session, leftovers)
+                server = await stack.enter_async_context(started)
+                connection = await _connected(name, server, options.call_timeout, stack)
+                if backend.startup_check_mcp_tool is not None:
+                    await check_start(connection, backend.startup_check_mcp_tool)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            words = f": {server.words}" if isinstance(server, StdioServer) else ""
+            late = f"did not start within {options.start_timeout:g} s (--env.backends.start-timeout){words}"
+            raise ToolsetError(f"tool backend {name!r} {late}") from error
+        logger.info("tool backend %s started: %d tools", name, len(connection.tools))
+        yield connection
+
+
+def _server(
+    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: Leftovers
+) -> AbstractAsyncContextManager[Server]:
+    match backend.orchestration_mode:
+        case Orchestration.LOCAL_DOCKER:
+            return container(backend, file)
+        case Orchestration.LOCAL_PROGRAM:
+            return program(backend, file)
+        case Orchestration.REMOTE_URL:
+            return contextlib.nullcontext(remote_url(backend))
+        case Orchestration.REMOTE_HTTP_API:
+            return remote_instance(backend, file, call_timeout, session, leftovers)
+
+
+async def _connected(name: str, server: Server, call_timeout: float, stack: AsyncExitStack) -> Connection:
+    """Connect for as long as `stack` is open, again as long as the server may still be on its way up."""
+    while True:
+        try:
+            return await stack.enter_async_context(connected(name, server, call_timeout))
+        except ToolsetError as error:
+            if (reason := await server.failure()) is not None:
+                raise ToolsetError(f"tool backend {name!r} did not start: {reason}") from error
+            if not server.patient:
+                raise
+            await asyncio.sleep(0.2)
+
+
+async def check_start(connection: Connection, check: StartupCheck) -> None:
+    """Make the start-up check.
+
+    Raises:
+        ToolsetError: the server answered with an error, or not at all.
+    """
+    name = connection.name
+    if check.tool_name not in [tool.name for tool in connection.tools]:
+        if check.tool_name in ("ping", "list_tools"):
+            await connection.probe()
+            return
+        offered = ", ".join(tool.name for tool in connection.tools) or "none"
+        raise ToolsetError(f"start-up check of backend {name!r}: it has no tool {check.tool_name!r}, only {offered}")
+    result = await connection.call(check.tool_name, check.arguments)
+    if result.is_error:
+        said = " ".join(getattr(part, "text", "") for part in result.content)[-500:]
+        raise ToolsetError(f"start-up check {check.tool_name!r} of backend {name!r} failed: {said}")
+
+
+class _QuietServer(uvicorn.Server):
+    """A server that leaves the process's signal handlers alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Bridge:
+    """Serves MCP over HTTP on this machine's loopback, between `start` and `stop`.
+
+    Invariant: a route is open only between `add` and `remove`, and whoever does not know its random path finds
+    nothing. An agent learns a path and nothing else: no address of a backend, and no header that the backend wants.
+    """
+
+    def __init__(self) -> None:
+        self._routes: dict[str, _Channel] = {}
+        self._stack = AsyncExitStack()
+        self._port = 0
+        self._public: str | None = None
+        self._opening = asyncio.Lock()
+        server: McpServer[Any] = McpServer("opencode-env", on_list_tools=self._list, on_call_tool=self._call)
+        security = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # no browser ever comes here
+        self._manager = StreamableHTTPSessionManager(
+            server, json_response=True, stateless=True, security_settings=security
+        )
+
+    async def start(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        # Its connections take it over. asyncio sets it only on sockets made with a protocol number, and without it
+        # the body of an answer waits 40 ms for the acknowledgement of its headers.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stack.callback(listener.close)
+        self._port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            self._serve,
+            interface="asgi3",
+            lifespan="off",
+            ws="none",
+            proxy_headers=False,
+            log_level="critical",
+            access_log=False,
+            timeout_graceful_shutdown=1,
+        )
+        server = _QuietServer(config)
+        ready = asyncio.Event()
+        running = asyncio.create_task(self._run(server, listener, ready))
+        self._stack.push_async_callback(_end, server, running)
+        await ready.wait()
+
+    async def _run(self, server: uvicorn.Server, listener: socket.socket, ready: asyncio.Event) -> None:
+        async with self._manager.run():
+            ready.set()
+            await server.serve(sockets=[listener])
+
+    async def stop(self) -> None:
+        """Close every connection; idempotent."""
+        self._routes.clear()
+        await self._stack.aclose()
+
+    async def base_url(self, box: Runtime) -> str:
+        """The URL at which an agent in `box` is to be told of routes, before `box` makes it its own."""
+        if box.is_local:
+            return f"http://127.0.0.1:{self._port}"
+        async with self._opening:
+            if self._public is None:
+                self._public = await self._stack.enter_async_context(PrimeTunnel().expose(self._port))
+        return self._public
+
+    def add(self, route: _Channel) -> str:
+        """Open a route; returns its path."""
+        path = f"/{secrets.token_urlsafe(24)}/mcp"
+        self._routes[path] = route
+        return path
+
+    def remove(self, path: str) -> None:
+        """Close a route; idempotent."""
+        self._routes.pop(path, None)
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        """The whole application, as ASGI knows it."""
+        if scope["path"] in self._routes:
+            await self._manager.handle_request(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    async def _list(self, context: Any, parameters: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=self._routes[context.request.url.path].tools)
+
+    async def _call(self, context: Any, parameters: CallToolRequestParams) -> CallToolResult:
+        return await self._routes[context.request.url.path].call(parameters.name, parameters.arguments or {})
+
+
+async def _end(server: uvicorn.Server, running: "asyncio.Task[None]") -> None:
+    server.should_exit = True
+    await asyncio.gather(running, return_exceptions=True)
