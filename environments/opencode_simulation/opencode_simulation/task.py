@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import verifiers.v1 as vf
-from opencode_env.user_simulation.sides import MAX_USER_TURNS, USER_STOP
+from opencode_env.user_simulation.conversation import MAX_USER_TURNS, USER_STOP
 from opencode_rubrics import AnyTrace, Rubric, cleanup, live_rubric
 from opencode_runs.turns.kept import TurnRow
 from pydantic import Field, JsonValue

@@ -11,7 +11,7 @@ from typing import Any
 import verifiers.v1 as vf
 from opencode_env.taskset import DatasetError
 from opencode_env.taskset.kept_turns import named_turns
-from opencode_env.user_simulation.asked import AskedUser
+from opencode_env.user_simulation.conversation import AskedUser
 from pydantic import AliasChoices, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, field_validator
 
 from opencode_simulation.config import SimulationTasksetConfig

@@ -17,8 +17,7 @@ from opencode_env.opencode.build_cache import host_platform
 from opencode_env.opencode.state import program
 from opencode_env.tool_backends.feature import BackendTools
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.user_simulation.asked import UserSimulationConfig
-from opencode_env.user_simulation.conversation import SimulatedUsers
+from opencode_env.user_simulation.conversation import SimulatedUsers, UserSimulationConfig
 
 
 def opencode2_tree(version: str) -> NpmTree:

@@ -4,19 +4,21 @@ Invariant: the prompt stays the agent's, and is its first turn; the user answers
 ends it. What fails on the user's side is an error of the rollout, never a score.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import openai
 import verifiers.v1 as vf
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic_config import BaseConfig
 from verifiers.v1.agent import Agent, Agents, Interaction
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.configs.harness import HarnessConfig
 from verifiers.v1.dialects.chat import message_to_wire
-from verifiers.v1.errors import EnvError, HarnessError, RolloutError
+from verifiers.v1.errors import EnvError, HarnessError, RolloutError, TaskError
 from verifiers.v1.harness import Harness
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import Task, TaskData
@@ -24,8 +26,160 @@ from verifiers.v1.task import Task, TaskData
 from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.user_simulation.asked import STOP, AskedUser, UserSimulationConfig, asked_user
-from opencode_env.user_simulation.sides import MAX_USER_TURNS, PlayedUser, ScriptedUser, User
+
+COLUMN = "user_simulation"
+"""The column of a row that says who its user is."""
+USER_RECORD = "user_simulation"
+"""Key in `trace.info` of who played the user (`played_by`), and how often they spoke (`turns`)."""
+
+STOP = "###STOP###"
+"""What a user's model says when it wants no more."""
+USER_STOP = "user_stop"
+"""The stop condition of a rollout whose user wanted no more."""
+MAX_USER_TURNS = "max_user_turns"
+"""The stop condition of a rollout whose user had said all that a user may say."""
+
+_STOPS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
+"""The words of the users of the family that eval-protocol plays."""
+_REFUSALS = (400, 413, 422)
+"""What model endpoints say to a request that they will not answer, as it is too long for one."""
+
+PERSONA = """\
+You are the user in a conversation with an assistant. You are a person, and the assistant works for you.
+
+This is who you are and what you want:
+{instructions}
+
+- Write what this person would write: one short message at a time, in plain words.
+- Say what you know when it is asked for or needed, and make nothing up that is not written above.
+- The work is the assistant's: never do it yourself, and never speak as the assistant.
+- When you have what you wanted, or are sure that you will not get it, answer with {stop} and nothing else."""
+
+
+class UserSimulationConfig(BaseConfig):
+    """How the users are played that rows ask for (a column `user_simulation`)."""
+
+    max_turns: int = Field(20, ge=1)
+    """Messages of the user in one conversation, beyond the row's prompt; then the rollout ends."""
+    persona: str = PERSONA
+    """System prompt of a user that a model plays; `{instructions}` is the row's `system_prompt`, `{stop}` the word with
+    which the user ends the conversation."""
+
+
+class AskedUser(BaseModel):
+    """The value of a row's `user_simulation`: eval-protocol's fields, and `script`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool | None = None
+    """`None`: only where there is a script."""
+    system_prompt: str = ""
+    """Who the user is and what they want."""
+    llm: str | None = None
+    """The model that plays the user, where the `user` seat names none."""
+    llm_args: dict[str, JsonValue] = Field(default_factory=dict)
+    """Its sampling, where the `user` seat has none."""
+    script: list[Annotated[str, Field(pattern=r"\S")]] | None = Field(None, min_length=1)
+    """The user's messages, one after the other; after the last, or instead of one that holds `###STOP###`, the user
+    stops. No model is asked."""
+
+    @model_validator(mode="after")
+    def _wants_something(self) -> Self:
+        if self.plays and self.script is None and not self.system_prompt:
+            raise ValueError("it needs a system_prompt that says who plays, or a script")
+        return self
+
+    @property
+    def plays(self) -> bool:
+        """Whether there is a user at all."""
+        return self.script is not None if self.enabled is None else self.enabled
+
+
+def asked_user(task: Task[Any, Any, Any]) -> AskedUser | None:
+    """The user that the task's row asks for, in a field of its own or among its other columns.
+
+    Raises:
+        TaskError: the value cannot be played.
+    """
+    value = getattr(task.data, COLUMN, None) or getattr(task.data, "info", {}).get(COLUMN)
+    if not value:
+        return None
+    try:
+        asked = AskedUser.model_validate(value)
+    except ValidationError as error:
+        raise TaskError(f"task {task.data.idx}: its {COLUMN} cannot be played: {error}") from error
+    return asked if asked.plays else None
+
+
+class BrokenUserError(EnvError):
+    """A user could not be played on after the agent had spoken to it. What the agent said may be the reason (it was too
+    long, or no model would answer it), so `--env.retries` leaves it alone unless a rule says otherwise: else an agent
+    could have a bad episode played again."""
+
+
+class ScriptedUser:
+    """Says the lines of a script, whatever it is told, to the last one or the first that holds a word of the end."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.ending = USER_STOP
+        """Why there is no further message, once there is none."""
+        self._lines = iter(lines)
+
+    async def open(self) -> str | None:
+        """The first message of a conversation that no prompt opens."""
+        return await self.answer("")
+
+    async def answer(self, reply: str) -> str | None:
+        """What the user says to the agent's `reply`; None = the conversation is over."""
+        line = next(self._lines, None)
+        return None if line is None or _wants_no_more(line) else line
+
+
+class PlayedUser:
+    """A model, in an interaction of its own whose turns are the agent's replies."""
+
+    def __init__(self, side: Interaction) -> None:
+        self.ending = USER_STOP
+        self._side = side
+
+    async def open(self) -> str | None:
+        """What the user says to a greeting that only the user hears.
+
+        Raises:
+            EnvError: its model failed, or said nothing.
+        """
+        return await self._said("Hello! How can I help you?", EnvError)
+
+    async def answer(self, reply: str) -> str | None:
+        """What the model says.
+
+        Raises:
+            EnvError: it failed; a `BrokenUserError` where the agent's words can be the reason.
+        """
+        return await self._said(reply or "(The assistant has nothing to say.)", BrokenUserError)
+
+    async def _said(self, heard: str, refused: type[EnvError]) -> str | None:
+        segment = await self._side.turn(heard)
+        if segment.terminated:
+            if (error := self._side.trace.last_error) is not None:
+                kind = refused if error.status_code in _REFUSALS else EnvError
+                raise kind(f"the user could not be played: {error.type}: {error.message}")
+            self.ending = MAX_USER_TURNS
+            return None
+        if _wants_no_more(segment.last_reply):
+            return None
+        if not segment.last_reply.strip():
+            raise refused("the user could not be played: its model said nothing")
+        return segment.last_reply
+
+
+User = ScriptedUser | PlayedUser
+"""The other side of a conversation."""
+
+
+def _wants_no_more(line: str) -> bool:
+    """Whether a line ends the conversation; the agent never reads such a line."""
+    return any(word in line for word in _STOPS)
 
 
 class UserHarness(Harness[HarnessConfig]):
@@ -61,10 +215,6 @@ class UserHarness(Harness[HarnessConfig]):
             except openai.OpenAIError as error:
                 raise HarnessError(f"the user's model was not to be had: {error}") from error
         return ProgramResult(0, "", "")
-
-
-USER_RECORD = "user_simulation"
-"""Key in `trace.info` of who played the user (`played_by`), and how often they spoke (`turns`)."""
 
 
 class SimulatedUsers(Feature):
