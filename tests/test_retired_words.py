@@ -14,7 +14,7 @@ RETIRED = {
     r"make_writable": "replace_surrogates",
     r"aftermath": "exit",
     r"has_hands|is_hands": "has_called_tool",
-    r"harness_files": "npm_trees",
+    r"harness_files": "npm",
     r"(?:ConversingEnv|EquippedEnv)\w*": "features (`CliAgentEnvConfig.features`)",
     r"(?<=\S )(?<!there )(?<!There )(?:is|are) none\b": "is not …",
     r"(?:is|are) (?:nobody's|nothing that)": "is not …",

@@ -64,7 +64,7 @@ from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import RolloutTurns
 from opencode_env.cli_agent.turns.opening import make_folder, open_turns, require_keepable, runtime_kind
-from opencode_env.named_agents.npm_trees import NPM_AGENTS, NpmAgents, harness_binds
+from opencode_env.named_agents.npm import NPM_AGENTS, NpmAgents, harness_binds
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 

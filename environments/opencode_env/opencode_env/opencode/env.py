@@ -11,7 +11,7 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.features import Feature
 from opencode_env.cli_agent.seats import local_seat
-from opencode_env.named_agents.npm_trees import NPM_AGENTS, NpmAgents, NpmTree, agent_tree
+from opencode_env.named_agents.npm import NPM_AGENTS, NpmAgents, NpmTree, agent_tree
 from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.opencode.build_cache import host_platform
 from opencode_env.opencode.state import program
