@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from opencode_runs.report.cleaning import CAPS
 from opencode_runs.report.masking import MASK, RULES, Masker
+from opencode_runs.report.packing import CAPS
 
 from tests.report import made
 from tests.report.reading import packed, written

@@ -45,9 +45,9 @@ from opencode_rubrics.swe.tree import (
     unpacked,
 )
 from opencode_runs.command import printable, printable_json, short
-from opencode_runs.report.cleaning import cut_masked
 from opencode_runs.report.exporting import _markdown
 from opencode_runs.report.masking import Masker
+from opencode_runs.report.packing import cut_masked
 from opencode_runs.traces.record import EpisodeRecord, parse_line
 from opencode_runs.trainable.repeats import canonical
 from opencode_search import text_of

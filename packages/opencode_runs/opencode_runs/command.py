@@ -51,7 +51,7 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """The same for JSON, whose texts stay what they are: control characters are escaped."""
+    """JSON whose control characters are escaped, so that its texts stay what they are."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -67,7 +67,7 @@ class Figures(BaseModel):
 
     avg_reward: Annotated[float | None, Shown("reward", 2)]
     reward_stderr: float | None
-    """Of a source, over its tasks (whose means vary by difficulty, too)."""
+    """Standard error; of a source, over its tasks (whose means vary by difficulty, too)."""
     attempts: Annotated[int, Shown("n")]
     passes: int
     pass_rate: Annotated[float | None, Shown("pass", 2)]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from opencode_runs.command import BadInputError, NothingUsableError, say
-from opencode_runs.report.cleaning import Cutter, as_json
 from opencode_runs.report.masking import Masker
+from opencode_runs.report.packing import Cutter, as_json
 from opencode_runs.traces.reading import Reading, find_runs
 from opencode_runs.traces.record import CallRecord, EpisodeRecord, TraceRecord
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths

@@ -8,8 +8,8 @@ from typing import Any
 
 from opencode_runs.difficulty.figures import RateFigures, figures
 from opencode_runs.difficulty.rate import Attempt, RatedEpisode, Rating, Tries, tries
-from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.masking import Masker
+from opencode_runs.report.packing import as_json
 from opencode_runs.report.workers import Workers
 from opencode_runs.traces.reading import READ_BYTES, Parsed, Reading, Run, TraceFile, parsed
 from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, ErrorRecord, LineError, TraceRecord, tokens_used

@@ -37,7 +37,7 @@ class Words:
             self._table[_hashed(np.frombuffer(three + b"\0", "<u4"))] = True
 
     def found_in(self, text: bytes) -> set[str]:
-        """Those of the words that stand in a text."""
+        """The words that stand in a text."""
         if len(text) < SHORT:
             return {word for word, spelled in self._words.items() if spelled in text}
         found: set[str] = set()
@@ -54,7 +54,7 @@ class Words:
 
 
 def _hashed(fours: np.ndarray) -> np.ndarray:
-    """Of the first three bytes of each four."""
+    """Where the table has the first three bytes of each four."""
     return ((fours & _THREE) * _FACTOR) >> _SHIFT
 
 
@@ -199,7 +199,7 @@ class Masker:
         return self._by_rules(text, rules_for(text.encode("utf-8", "replace")))
 
     def json(self, text: bytes) -> bytes:
-        """The same of JSON as bytes; most of it holds no hint, and is not decoded."""
+        """JSON as bytes, masked; most of it holds no hint, and is not decoded."""
         found = rules_for(text)
         return self._by_rules(text.decode(), found).encode() if found else text
 
@@ -237,7 +237,7 @@ def rules_for(text: bytes) -> dict[Rule, list[str]]:
 
 
 def _in_small_letters(text: str) -> str:
-    """As long as the text: one letter becomes two."""
+    """The text in small letters, at the same places: of one letter they would be two."""
     return text.replace("\u0130", "I").lower()
 
 

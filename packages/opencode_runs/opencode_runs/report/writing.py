@@ -25,10 +25,9 @@ from typing import IO, Any
 
 from opencode_runs.command import BadInputError, Progress, replacing
 from opencode_runs.difficulty.figures import Band, RateFigures, TaskFigures, Thresholds
-from opencode_runs.report.cleaning import as_json
 from opencode_runs.report.listing import Chunk, Lister, Listing, Rollout, Row, by_interest, list_run
 from opencode_runs.report.masking import RULES, Masker
-from opencode_runs.report.packing import Batch, Packed, Packer, Place, Room, Written, pack
+from opencode_runs.report.packing import Batch, Packed, Packer, Place, Room, Written, as_json, pack
 from opencode_runs.report.workers import Workers, processors
 from opencode_runs.traces.reading import Run, saved_config
 from opencode_runs.turns.tree import Rollout as Continued

@@ -140,7 +140,7 @@ class Run:
     series: str
     """Runs of one series are points of a curve."""
     step: int | None
-    """Of a training run; None elsewhere."""
+    """The step of a training run; None elsewhere."""
 
 
 def find_runs(paths: list[Path]) -> list[Run]:
@@ -190,7 +190,7 @@ def _run(file: TraceFile) -> Run:
 
 
 def _longer(run: Run) -> str:
-    """Told apart from another of the same name."""
+    """A label that tells the run from another of the same name."""
     above = [part for part in run.file.path.parts[:-1] if part not in ("all", "effective", "train", "eval", "rollouts")]
     return " / ".join([*[part for part in above[-3:-1] if not STEPPED.match(part)][-1:], run.label])
 
@@ -219,7 +219,7 @@ class RunReport(BaseModel):
     duplicates: int = 0
     """Episodes that were read before, from this file or another."""
     repeated: int = 0
-    """Those of them that stand in this file before."""
+    """How many of the duplicates stand in this file before."""
     torn: int = 0
     malformed: int = 0
     truncated_end: bool = False

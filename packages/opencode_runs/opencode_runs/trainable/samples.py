@@ -51,7 +51,7 @@ class TrainedBranch:
     path: tuple[int, ...]
     """The branch's nodes, from its root to its leaf."""
     trains: tuple[int, ...]
-    """Those of them that train here."""
+    """The branch's nodes that train here."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class ListedTurn(BaseModel):
     megabytes: float
     unrestorable: str | None
     reward: float | None
-    """Of the rollout that kept it, where that is known."""
+    """Reward of the rollout that kept it, where that is known."""
     spread: float | None
     """Standard deviation of its continuations' rewards; None below two of them."""
 

@@ -10,7 +10,7 @@
         files/index.gz               what the agent's directories held: one JSON list a line, sorted by path
         files/<number>               contents that the index names; equal to those of other kept turns by hard link
 
-An agent has filled it. Invariant: every name in it that the host opens was made by the host; paths of the agent are
+An agent has filled it. Every name in it that the host opens was made by the host; paths of the agent are
 text inside `files/index.gz`, and nothing is executed or unpacked outside a sandbox. A folder whose name begins with a
 dot is not whole and is never read.
 """
@@ -42,7 +42,7 @@ class RolloutFacts(BaseModel, frozen=True):
     env: str
     """Id of the environment that kept it."""
     versions: dict[str, str]
-    """Of the `agent`, `verifiers` and `opencode-env`."""
+    """Versions of the `agent`, `verifiers` and `opencode-env`."""
     model: str
     sampling: dict[str, JsonValue]
     runtime: str
@@ -60,11 +60,11 @@ class KeptTurn(RolloutFacts):
     session_id: str | None
     """OpenCode's session."""
     seconds: float
-    """That the agent had taken, from its start to this call."""
+    """Seconds that the agent had taken, from its start to this call."""
     held_seconds: float
-    """For which everything inside was held still."""
+    """Seconds for which everything inside was held still."""
     file_bytes: int
-    """Of all contents in `files/`, those shared with other kept turns included."""
+    """Bytes of all contents in `files/`, those shared with other kept turns included."""
     origin: Origin | None = None
     """The kept turn that its own rollout was continued from."""
     unrestorable: str | None = None
@@ -101,7 +101,7 @@ class TurnRow(BaseModel):
     kept_turn: str
     """Its folder."""
     digest: str
-    """Of its request; a folder with another one is refused."""
+    """Digest of its request; a folder with another one is refused."""
 
 
 def read_turn(place: Path) -> KeptTurn:

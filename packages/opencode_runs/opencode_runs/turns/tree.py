@@ -50,7 +50,7 @@ def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
         for trace, outcome in tries(episode):
             if trace is not None:
                 reward, failure = (None, outcome.cause) if isinstance(outcome, Failure) else (outcome.reward, None)
-                one = Rollout.of(trace.id or "", called, trace.branch, reward, failure)
+                one = Rollout.of(trace.id, called, trace.branch, reward, failure)
                 found[one.trace_id] = one
     return found, [line for run in reading.runs for line in run.warnings()]
 
@@ -106,7 +106,7 @@ class TurnValue(BaseModel):
     low: float | None
     high: float | None
     continuations: list["RolloutValues"]
-    """Those of them from which others went on in turn."""
+    """The continuations from which others went on in turn."""
 
 
 class RolloutValues(BaseModel):
