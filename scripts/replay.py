@@ -20,11 +20,8 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_env.scripted_model import Cassette, CassettePolicy, Difference, ScriptedModel
-from opencode_env.scripted_model.cassette import RecordedTrace
 from opencode_runs.command import BadInputError, NothingUsableError, Parser, exit_code_of, say
-from opencode_runs.traces.reading import Reading, find_trace_files, saved_config
-from opencode_runs.traces.record import EpisodeRecord
-from pydantic import AliasPath, Field
+from opencode_runs.traces.reading import Reading, find_trace_files, lines_of, saved_config
 from verifiers.v1.cli.resolve import narrow_config
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.configs.agent import AgentConfig
@@ -84,13 +81,6 @@ class UnplayableError(ValueError):
     """A cassette that cannot be played here; the message says why."""
 
 
-class SavedEpisode(EpisodeRecord):
-    """An episode with everything that it is played by."""
-
-    recorded: tuple[RecordedTrace, ...] = Field(validation_alias=AliasPath("traces"), strict=False)
-    saved_task: dict[str, Any] = Field(validation_alias=AliasPath("task"))
-
-
 def cassettes(source: Path, task: str | None, trace: str | None) -> Iterator[Cassette]:
     """The rollouts of a run as cassettes, or the one cassette that a file is.
 
@@ -113,11 +103,18 @@ def cassettes(source: Path, task: str | None, trace: str | None) -> Iterator[Cas
     config = configuration(file.path)
     named: dict[str, None] = {}
     found = False
-    for _, episode in Reading.of(SavedEpisode).episodes([file]):
+    reading = Reading(lines_of)
+    for _, episode in reading.episodes([file]):
         named[episode.task_id or episode.task_name or episode.task or ""] = None
         if task not in (None, episode.task_id, episode.task_name, episode.task_key):
             continue
-        cassette = Cassette(task=episode.saved_task, config=config, traces=episode.recorded)
+        with file.path.open("rb") as lines:
+            lines.seek(reading.place[0])
+            saved = json.loads(lines.readline())
+        try:
+            cassette = Cassette.model_validate({"task": saved["task"], "config": config, "traces": saved["traces"]})
+        except ValueError as error:
+            raise BadInputError(f'rollout {episode.id} of "{source}" cannot be played: {error}') from None
         if trace is None or (cassette.main is not None and cassette.main.id.startswith(trace)):
             found = True
             yield cassette

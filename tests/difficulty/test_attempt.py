@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from opencode_runs.difficulty.rate import Attempt, Failure, tries
-from opencode_runs.traces.record import EpisodeRecord, LineError, VersionError, parse_line
+from opencode_runs.traces.record import LineError, VersionError, parse_line
 
 from tests.difficulty.lines import Line, episode, seat, trace
 
@@ -19,7 +19,7 @@ SUB, JUDGE = seat("sub", "tiny"), seat("judge", trainable=False)
 
 
 def found(line: Line, chosen: str | None = None) -> list[Attempt | Failure]:
-    return [outcome for _, outcome in tries(parse_line(json.dumps(line).encode(), EpisodeRecord), chosen)]
+    return [outcome for _, outcome in tries(parse_line(json.dumps(line).encode()), chosen)]
 
 
 COUNTED: dict[str, tuple[Line, list[Attempt | Failure]]] = {
@@ -111,10 +111,10 @@ def test_a_named_seat_counts_instead() -> None:
 )
 def test_a_line_that_is_no_episode_says_why(line: bytes, reason: str, torn: bool) -> None:
     with pytest.raises(LineError, match=reason) as error:
-        parse_line(line, EpisodeRecord)
+        parse_line(line)
     assert error.value.torn is torn
 
 
 def test_a_trace_of_another_schema_is_refused() -> None:
     with pytest.raises(VersionError, match="schema 2"):
-        parse_line(json.dumps(episode("a", trace(version=2))).encode(), EpisodeRecord)
+        parse_line(json.dumps(episode("a", trace(version=2))).encode())

@@ -48,7 +48,7 @@ from opencode_runs.command import printable, printable_json, short
 from opencode_runs.report.exporting import _markdown
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.packing import cut_masked
-from opencode_runs.traces.record import EpisodeRecord, parse_line
+from opencode_runs.traces.record import parse_line
 from opencode_runs.trainable.repeats import canonical
 from opencode_search import text_of
 from opencode_search.endpoint import _listed
@@ -365,7 +365,7 @@ def _traced(text: str) -> bytes:
 
 
 def _exported(line: bytes) -> str:
-    episode = parse_line(line, EpisodeRecord)
+    episode = parse_line(line)
     return printable(_markdown(episode, episode.traces[0]))
 
 
@@ -452,7 +452,7 @@ READERS = [
     Reader("export --markdown", _exported, _traced, on_loop=False),
     Reader("printable", lambda text: printable(text) + printable_json(text), on_loop=False),
     Reader("short", short, on_loop=False),
-    Reader("trainable", lambda line: parse_line(line, EpisodeRecord), _traced, on_loop=False),
+    Reader("trainable", lambda line: parse_line(line), _traced, on_loop=False),
     Reader("canonical", canonical, on_loop=False),
 ]
 """By the names that stand in failures."""

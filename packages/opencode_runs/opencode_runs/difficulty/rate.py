@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from opencode_runs.traces.reading import Reading, RunReport, find_trace_files
+from opencode_runs.traces.reading import Reading, RunReport, find_trace_files, lines_of
 from opencode_runs.traces.record import EpisodeRecord, TraceRecord
 
 AGENT_TIMEOUT = "agent_timeout"
@@ -270,7 +270,7 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
-    reading = Reading.of(EpisodeRecord)
+    reading = Reading(lines_of)
     rating = Rating(threshold, runs=reading.runs)
     for file, episode in reading.episodes(find_trace_files(paths)):
         rating.count(RatedEpisode.of(episode, tries(episode, seat)), file.settings.model)

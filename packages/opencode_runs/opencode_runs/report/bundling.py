@@ -17,8 +17,7 @@ from urllib.request import url2pathname
 from opencode_runs.command import replacing
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.writing import write_page
-from opencode_runs.traces.reading import Reading, Run, saved_config
-from opencode_runs.traces.record import EpisodeRecord
+from opencode_runs.traces.reading import Reading, Run, lines_of, saved_config
 
 MAX_LOG = 2 << 20
 """Bytes of each log that are taken, from its end."""
@@ -58,7 +57,7 @@ def _played(run: Run) -> dict[str, object]:
     config = saved_config(run.file.path)
     with suppress(OSError, ValueError, LookupError, TypeError):
         pinned = None if config is None else json.loads(config.read_bytes())["env"]["agent"]["harness"].get("version")
-        for _, episode in Reading.of(EpisodeRecord).episodes([run.file]):
+        for _, episode in Reading(lines_of).episodes([run.file]):
             for trace in episode.traces:
                 ran = trace.info.get("agent", {}).get("version") if isinstance(trace.info, dict) else None
                 return {"verifiers": trace.verifiers, "agent": trace.harness, "pinned": pinned, "ran": ran}

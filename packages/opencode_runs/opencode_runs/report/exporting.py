@@ -14,7 +14,7 @@ from typing import Any
 from opencode_runs.command import BadInputError, NothingUsableError, say
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.packing import Cutter, as_json
-from opencode_runs.traces.reading import Reading, find_runs
+from opencode_runs.traces.reading import Reading, find_runs, lines_of
 from opencode_runs.traces.record import CallRecord, EpisodeRecord, TraceRecord
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths
 
@@ -107,7 +107,7 @@ def _fenced(text: str) -> str:
 
 
 def _traces(paths: list[Path]) -> Iterator[tuple[EpisodeRecord, TraceRecord]]:
-    for _, episode in Reading.of(EpisodeRecord).episodes([run.file for run in find_runs(paths)]):
+    for _, episode in Reading(lines_of).episodes([run.file for run in find_runs(paths)]):
         for trace in episode.traces:
             yield episode, trace
 

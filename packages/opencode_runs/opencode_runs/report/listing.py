@@ -102,7 +102,7 @@ class Lister:
         return found
 
     def _listed(self, number: int, line: bytes) -> Parsed[Listed]:
-        size, episode = parsed(line, EpisodeRecord)
+        size, episode = parsed(line)
         if episode is None or isinstance(episode, LineError):
             return size, episode
         tried = tries(episode)

@@ -288,7 +288,7 @@ def _read(place: Place) -> dict[str, Any] | None:
     try:
         with place.file.open("rb") as file:
             file.seek(place.start)
-            episode = parse_line(file.read(place.size), EpisodeRecord)
+            episode = parse_line(file.read(place.size))
         if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset(place.ids):
             return None
         return _details(episode, place.figures)

@@ -11,14 +11,13 @@ episode found twice (a copied run, prime-rl's `effective` next to `all`) counts 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import AliasPath, BaseModel, Field, ValidationError, ValidationInfo, computed_field, field_validator
 
 from opencode_runs.command import BadInputError, Progress
-from opencode_runs.traces.record import Episode, LineError, VersionError, parse_line
+from opencode_runs.traces.record import EpisodeRecord, LineError, VersionError, parse_line
 
 TRACES_FILE = "traces.jsonl"
 MAX_NAMED = 5
@@ -249,16 +248,11 @@ class Reading(Generic[Found]):
     """Reads trace files; afterwards `runs` says of each how it went."""
 
     lines: Callable[[TraceFile], Iterator[Parsed[Found]]]
-    """Every line of a file, in order."""
+    """Every line of a file, in order: `lines_of`, or one that does more."""
     runs: list[RunReport] = field(default_factory=list)
     place: tuple[int, int] = (0, 0)
     """Where in its file the last line begins, and its bytes."""
     _seen: set[int] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, kind: type[Episode]) -> "Reading[Episode]":
-        """Reads the episodes of files as records of one kind."""
-        return Reading(partial(_lines_of, kind=kind))
 
     def episodes(self, files: Sequence[TraceFile]) -> Iterator[tuple[TraceFile, Found]]:
         """Every episode that can be read and was not read before, with its file.
@@ -306,18 +300,19 @@ class Reading(Generic[Found]):
             raise BadInputError(f'cannot read traces "{file.path}": {error.strerror}') from None
 
 
-def _lines_of(file: TraceFile, kind: type[Episode]) -> Iterator[Parsed[Episode]]:
+def lines_of(file: TraceFile) -> Iterator[Parsed[EpisodeRecord]]:
+    """Every line of a file, read."""
     with file.path.open("rb", buffering=READ_BYTES) as lines:
         for line in lines:
-            yield parsed(line, kind)
+            yield parsed(line)
 
 
-def parsed(line: bytes, kind: type[Episode]) -> Parsed[Episode]:
+def parsed(line: bytes) -> Parsed[EpisodeRecord]:
     """A line as `Reading` takes it."""
     if line.isspace():
         return len(line), None
     try:
-        return len(line), parse_line(line, kind)
+        return len(line), parse_line(line)
     except LineError as error:
         error.unended = not line.endswith(b"\n")
         return len(line), error.with_traceback(None)

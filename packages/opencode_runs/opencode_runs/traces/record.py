@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
 import msgspec
 from pydantic import (
@@ -52,11 +52,6 @@ def _if_ours(value: object, validate: Callable[[object], Any]) -> Any:
         return validate(value)
     except ValidationError:
         return None
-
-
-def _scorers(value: object) -> object:
-    sound = isinstance(value, dict) and all(isinstance(version, str) for version in value.values())
-    return value if sound else {}
 
 
 def _with_nan(values: Any) -> Any:
@@ -272,9 +267,7 @@ class TraceRecord(Part):
     num_total_tokens: int | None = Field(None, ge=0, lt=1 << 63)
     timing: Any = None
     info: Any = None
-    scorers: Annotated[dict[str, str], BeforeValidator(_scorers)] = Field(
-        default_factory=dict, validation_alias=AliasPath("info", "scorers")
-    )
+    scorers: Annotated[dict[str, str] | None, _OURS] = Field(None, validation_alias=AliasPath("info", "scorers"))
     """The version of each scorer by its name; none before they had versions, or of another environment."""
     branch: Annotated[BranchOrigin | None, _OURS] = Field(
         None, validation_alias=AliasPath("info", "branch"), strict=False
@@ -476,18 +469,15 @@ class VersionError(LineError):
     """An episode of a trace schema this command cannot read."""
 
 
-Episode = TypeVar("Episode", bound=EpisodeRecord)
-
-
-def parse_line(line: bytes, kind: type[Episode]) -> Episode:
-    """Read one line of `traces.jsonl` as an `EpisodeRecord`, or a subclass that reads more of it.
+def parse_line(line: bytes) -> EpisodeRecord:
+    """Read one line of `traces.jsonl`.
 
     Raises:
         VersionError: a trace has another schema version than `SCHEMA_VERSION`.
         LineError: the line is not JSON, is not an episode, or names no task.
     """
     try:
-        episode = kind.read(line)
+        episode = EpisodeRecord.read(line)
     except ValueError as error:
         first = error.errors(include_url=False, include_input=False)[0] if isinstance(error, ValidationError) else None
         if first is None or first["type"] == "json_invalid":

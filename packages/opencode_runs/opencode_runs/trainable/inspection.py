@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opencode_runs.traces.reading import Reading, RunReport, TraceFile, find_trace_files
+from opencode_runs.traces.reading import Reading, RunReport, TraceFile, find_trace_files, lines_of
 from opencode_runs.traces.record import NO_CALL, EpisodeRecord, TraceRecord
 from opencode_runs.trainable.checks import SETTINGS, call_flaws, flaws_of, standing_flaw
 from opencode_runs.trainable.findings import NO_TOKENS, Flaw, GroupFigures, Report, TraceFigures, gathered, summed
@@ -179,7 +179,7 @@ def inspect(
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
-    reading = Reading.of(EpisodeRecord)
+    reading = Reading(lines_of)
     inspector, inspection = Inspector(max_tokens, vocabulary), Inspection(allowed)
     for file, episode in reading.episodes(find_trace_files(paths, training=True)):
         inspection.add(file, inspector.inspect(file, episode))

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from opencode_runs.command import BadInputError, drawing, short
 from opencode_runs.difficulty.rate import Failure, tries
-from opencode_runs.traces.reading import Reading, find_trace_files
-from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, Origin
+from opencode_runs.traces.reading import Reading, find_trace_files, lines_of
+from opencode_runs.traces.record import BranchOrigin, Origin
 from opencode_runs.turns.kept import KeptTurn, holds_kept_turns, kept_turns
 
 
@@ -43,7 +43,7 @@ def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
     Raises:
         BadInputError: a run does not exist or cannot be read.
     """
-    reading = Reading.of(EpisodeRecord)
+    reading = Reading(lines_of)
     found: dict[str, Rollout] = {}
     for _, episode in reading.episodes(find_trace_files(list(runs))):
         called = episode.task_id or episode.task_name or episode.task or ""
