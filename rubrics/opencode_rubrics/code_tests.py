@@ -167,8 +167,8 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
         if found.state is not FileState.TEXT or not found.text.strip():
             reason = "empty" if found.state is FileState.TEXT else found.state.name.lower()
             return [_Verdict(False, reason)] * len(tests.tests)
-        with scoring_of(trace).agents_time():
-            async with self._place(tests, trace, runtime) as programs:
+        async with self._place(tests, trace, runtime) as programs:
+            with scoring_of(trace).agents_time():
                 return await self._tested(tests, PurePosixPath(path).name, found.text, programs)
 
     @asynccontextmanager

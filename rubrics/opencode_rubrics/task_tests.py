@@ -8,52 +8,38 @@ No artifact can leave its own path in the second sandbox, and it is the agent's 
 carried.
 """
 
-import asyncio
 import logging
+import uuid
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any, Literal, Self
+from contextlib import AsyncExitStack
+from pathlib import PurePosixPath
+from typing import Literal, Self
 
 import verifiers.v1 as vf
 from pydantic import Field, model_validator
 from rollout_sandbox.told import task_name
-from rollout_sandbox.toolbox.checked_run import require_alive
+from rollout_sandbox.toolbox.archives import unpack_archive
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
+from rollout_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
 from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
 from rollout_sandbox.toolbox.workdir import workdir_of
-from verifiers.v1.utils.artifacts import Artifact, collect, restore
+from verifiers.v1.utils.artifacts import ARTIFACTS_DIR, MAX_ARTIFACT_BYTES
 
 from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import Verdict, read_verdict
 from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig, note_unreadable, task_field
 from opencode_rubrics.staged_tests import StagedTests, TestRun, VerifierBox, run_tests
+from opencode_rubrics.swe.reader import ReaderError, reader
+from opencode_rubrics.swe.tree import TreeError
 
 _SECONDS = 300.0
+_PACK = f'''cd -- "$1" 2>/dev/null && {{ [ -e "./$2" ] || [ -L "./$2" ]; }} || exit {FileState.ABSENT:d}
+{{ tar -cf - -- "$2" || : >"$3.failed"; }} | head -c "$4" >"$3" && [ ! -e "$3.failed" ]'''
+_CLEAR = 'workdir=$1; shift; rm -rf -- "$@" && mkdir -p -- "$workdir"'
 
 
 class ArtifactProblem(Exception):
     """What the agent left cannot be carried; the message says why."""
-
-
-class _Place:
-    """A sandbox as verifiers' functions ask for it; without a runtime, one in which everything works."""
-
-    def __init__(self, runtime: vf.Runtime | None, workdir: str) -> None:
-        self._runtime = runtime
-        # Not the sandbox's own configuration: verifiers refuses a confined sandbox for the type that it goes by.
-        self.config = SimpleNamespace(type="box", workdir=workdir)
-
-    async def run(self, argv: list[str], env: dict[str, str]) -> vf.ProgramResult:
-        if self._runtime is None:
-            return vf.ProgramResult(exit_code=0, stdout="", stderr="")
-        return await self._runtime.run(argv, env)
-
-    async def read(self, path: str, max_bytes: int | None = None) -> bytes:
-        assert self._runtime is not None
-        return await self._runtime.read(path, max_bytes)
-
-    async def write(self, path: str, data: bytes) -> None:
-        if self._runtime is not None:
-            await self._runtime.write(path, data)
 
 
 async def carry_artifacts(paths: Sequence[str], origin: tuple[vf.Runtime, str], target: tuple[vf.Runtime, str]) -> None:
@@ -65,21 +51,42 @@ async def carry_artifacts(paths: Sequence[str], origin: tuple[vf.Runtime, str], 
         ArtifactProblem: what the agent left is too large, leads outside, or cannot be read.
         ScoringError: the other sandbox could not take them.
     """
-    wanted = [Artifact(source=path, required=False) for path in paths]
-    place: Any = _Place(*origin)
-    nowhere: Any = _Place(None, target[1])
-    try:
-        async with asyncio.timeout(_SECONDS):
-            collected = await collect(place, wanted)
-        await restore(nowhere, collected)
-    except (RuntimeError, vf.SandboxError, TimeoutError) as error:
-        await require_alive(origin[0], "collecting artifacts")
-        raise ArtifactProblem(f"the artifacts cannot be carried: {error or 'out of time'}") from error
-    there: Any = _Place(*target)
-    try:
-        await restore(there, collected)
-    except RuntimeError as error:
-        raise ScoringError(f"the verifier's sandbox could not take the artifacts: {error}") from error
+    (runtime, workdir), (box, there) = origin, target
+    roots = [*dict.fromkeys(PurePosixPath(workdir, path) for path in (ARTIFACTS_DIR, *paths))]
+    packed: dict[PurePosixPath, bytes] = {}
+    with scoring_of(runtime).agents_time():
+        try:
+            for root in roots:
+                found = await _packed(runtime, root, MAX_ARTIFACT_BYTES - sum(map(len, packed.values())))
+                packed |= {} if found is None else {root: found}
+            async with AsyncExitStack() as stack:
+                reading = await stack.enter_async_context(reader()) if packed else None
+                for root, archive in packed.items():
+                    assert reading is not None
+                    packed[root] = (await reading.ask("artifact", archive=archive, name=root.name))["packed"]
+        except (ReaderError, TreeError) as error:
+            await require_alive(runtime, "collecting artifacts")
+            raise ArtifactProblem(f"the artifacts cannot be carried: {error}") from error
+    failure = "the verifier's sandbox could not take the artifacts"
+    argv = ["sh", "-c", _CLEAR, "clear", there, *map(str, roots)]
+    await run_checked(box, argv, failure, seconds=_SECONDS, error=ScoringError)
+    for root, archive in packed.items():
+        await unpack_archive(box, archive, str(root.parent), failure=failure, error=ScoringError)
+
+
+async def _packed(runtime: vf.Runtime, root: PurePosixPath, most: int) -> bytes | None:
+    """A tar archive of what is at `root`, unread; None if nothing is. A `TreeError` if it cannot be packed, or takes
+    more bytes."""
+    place = f"/tmp/.{uuid.uuid4().hex}"
+    argv = ["sh", "-c", _PACK, "pack", str(root.parent), root.name, place, str(most + 1)]
+    done = await run_for(runtime, argv, _SECONDS, "artifacts cannot be collected")
+    if done.exit_code == FileState.ABSENT:
+        return None
+    found = await read_bounded(runtime, place, most)
+    if done.exit_code or isinstance(found, FileState):
+        why = found.name.lower() if isinstance(found, FileState) else done.stderr.strip()[-300:]
+        raise TreeError(f"{root}: {why} (exit code {done.exit_code})")
+    return found
 
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.task_tests")

@@ -3,6 +3,8 @@
 import pytest
 import rollout_sandbox.toolbox.scoring_home
 import verifiers.v1 as vf
+from rollout_sandbox.toolbox.scoring import Scoring, ScoringTimeout, attach
+from rollout_sandbox.toolbox.scoring_home import scoring_home
 
 from tests.rubrics.test_verify_cheats import do, score, shown, solve
 
@@ -43,6 +45,18 @@ async def test_a_link_is_found_among_very_many(confined: vf.Runtime) -> None:
     await do(confined, "ln -s /proc/self/cmdline /tmp/answer")
     trace = await score(confined, "grep -q 4242 /tmp/answer", "[ -e l19999 ]")
     assert [result["exit_code"] == 0 for result in trace.info["verify"]] == [False, True], shown(trace)
+
+
+@pytest.mark.parametrize("agents", [True, False])
+async def test_looking_at_what_is_left_in_the_agents_sandbox_is_its_time(confined: vf.Runtime, agents: bool) -> None:
+    """Each link leads twice through the one before, so that following the last takes for ever."""
+    await do(confined, "mkdir l0; python3 -c 'import os; [os.symlink(f\"l{n}/../l{n}\", f\"l{n+1}\") for n in range(60)]'")
+    scoring = Scoring()
+    attach(scoring, confined, agents=agents)
+    with pytest.raises(ScoringTimeout) as raised:
+        async with scoring.time(5.0), scoring_home(confined, "/app", exposed=False):
+            pass
+    assert raised.value.agents is agents
 
 
 async def test_more_odd_links_than_can_be_looked_at_are_a_zero(

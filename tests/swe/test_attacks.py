@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.usefixtures("light_opencode"), pytest.mark.slow, pytes
 
 USUAL = (
     "conftest",
+    "pyproject",
     "printed verdicts, then an exit",
     "filters of git",
     "processes that stay",
@@ -60,7 +61,7 @@ def cases() -> list[Case]:
 
     gold = patching(made(CALCULATOR).gold)
     alone, every = size(USUAL, (*ATTACKS, *FRESH)), {**ATTACKS, **FRESH}
-    elsewhere = product(size((openswe,), (r2e, openswe, multi_swe)), size(OTHER_FORMS[1:2], OTHER_FORMS))
+    elsewhere = product(size((openswe,), (r2e, openswe, multi_swe)), size(("printed verdicts, then an exit", "an exit of the session"), OTHER_FORMS))
     return [
         case("all changes", CHANGED),
         *(case(name, every[name], seconds=20 if name in STUCK else 90) for name in alone),

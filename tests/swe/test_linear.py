@@ -1,7 +1,9 @@
 """What reads an agent's texts takes time in proportion to them, whatever they repeat."""
 
 import hashlib
+import io
 import json
+import tarfile
 import time
 from collections.abc import Callable, Mapping
 
@@ -10,7 +12,7 @@ from opencode_rubrics.swe.meddling import signs_of
 from opencode_rubrics.swe.parsers import PARSERS, decided
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.split import Splitter, configures_tests
-from opencode_rubrics.swe.tree import Entry, File, changed_paths, parents, unfit
+from opencode_rubrics.swe.tree import Entry, File, changed_paths, packed_below, parents, unfit
 from opencode_rubrics.swe.verdict import agreed, judge, read_record
 
 from tests.support.sizes import size
@@ -138,6 +140,19 @@ def test_names_that_stand_for_others_take_as_long_as_they_are_many() -> None:
     assert_linear(lambda count: count, faked, 1000, "agreed")
     wanted = [f"t.py::test_{'x' * 50}[{'1' * (number % 5)}" for number in range(300)]
     assert_linear(names, lambda found: decided(wanted, wanted, {}, True, found), 2000, "decided")
+
+
+def test_artifacts_take_as_long_as_they_are_many() -> None:
+    def archive(count: int) -> bytes:
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as into:
+            for number in range(count):
+                member = tarfile.TarInfo(f"report/{'d/' * 60}{number}")
+                member.type, member.linkname = (tarfile.SYMTYPE if number % 2 else tarfile.REGTYPE), "./" * 60
+                into.addfile(member)
+        return made.getvalue()
+
+    assert_linear(archive, lambda given: packed_below(given, "report"), 200, "artifacts")
 
 
 def test_paths_take_as_long_as_they_are_many() -> None:

@@ -149,14 +149,19 @@ IN_THE_PLACE = "import glob, os\n_place = os.path.dirname(glob.glob('/tmp/.*/sui
 
 
 async def test_a_change_of_any_kind_of_any_path_is_judged(tmp_path: Path) -> None:
-    row = {**swelego(TYPED), "setup": ["chmod 555 read"]}
+    row = {**swelego(TYPED), "setup": ["chmod 555 read", "mkfifo pipe"]}
     (task,), gold = tasks_of([row], tmp_path), patching(made(TYPED).gold)
     for shift in range(size(2, len(OTHER_KINDS))):
         kinds = {name: OTHER_KINDS[(number + shift) % len(OTHER_KINDS)] for number, name in enumerate(NAMES)}
-        script = "chmod 755 read; echo y > read/only.py; rm -rf " + " ".join(NAMES)
+        script = "chmod 755 read; echo y > read/only.py; rm pipe; mkdir pipe; echo y > pipe/plain.py; rm -rf "
+        script += " ".join(NAMES)
         trace = await played(task, gold + "".join([script, *(f"\nf={name}; {make}" for name, make in kinds.items())]))
         assert (trace.reward, trace.info["agent_exit"][0]) == (1.0, 0), (kinds, trace.info)
         assert trace.metrics["dropped_test_files"] in (3, 4, 5, 6), (kinds, trace.info)
+        told = trace.info["swe"]
+        assert "pipe/plain.py" in told["changed"], told
+        # A test is below it, and stays.
+        assert ("pkg" in told["dropped_tests"]) == (kinds["pkg"] in OTHER_KINDS[5:]), (kinds, told)
     half = await played(task, patching(made(TYPED).half) + "rm -rf setup.cfg; mkdir setup.cfg; touch setup.cfg/x")
     assert half.reward == 0.0
 

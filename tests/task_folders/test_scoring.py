@@ -1,6 +1,7 @@
 """Task directories score as Terminal-Bench's own runner does, and believe nothing that the agent left."""
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -219,12 +220,25 @@ async def test_the_agent_sees_no_tests_and_the_tests_see_their_own_settings(make
         "ln -s /etc/passwd report",
         "mkdir report && ln -s / report/all",
         "mkdir report && ln -s ../.. report/up",
+        "mkdir report && ln -s . report/here && ln -s here/.. report/up",
+        "ln -s $PWD/other report && mkdir other",
         "mkfifo report",
         "mkdir report && head -c 40000000 /dev/urandom >report/ada",
     ],
 )
 async def test_an_artifact_that_leads_outside_or_is_too_large_is_a_zero(artifact: str) -> None:
     assert (await played(folder_task(REPORT), artifact)).reward == 0.0
+
+
+async def test_reading_artifacts_is_no_work_of_the_loop() -> None:
+    """Links whose targets have many parts; `PurePath.parents` of each part took it seconds a link."""
+    took = []
+    for target in ("a", "d/" * 1000):
+        begun = time.thread_time()
+        links = f"for n in $(seq 20); do ln -s {target} report/$n; done"
+        assert (await played(folder_task(REPORT), f"mkdir report; {links}")).reward == 0.0
+        took.append(time.thread_time() - begun)
+    assert took[1] < 5 * took[0]
 
 
 async def test_a_sandbox_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from opencode_rubrics.swe.tree import (
     joined,
     module_folders,
     packed,
+    packed_below,
     parents,
     read_listing,
     unfit,
@@ -130,6 +131,10 @@ class Reading:
         given = record if recording else None
         made = judge(suite, text, given, secret, exit_code, lambda part: read_foreign(foreign, part))
         return {**made, "problem": made["problem"][:1000], "states": made["states"] if whole else {}}
+
+    def artifact(self, archive: bytes, name: str) -> Result:
+        """What an agent's sandbox gave for what is at `name` in a directory, as it may be put into another."""
+        return {"packed": packed_below(archive, name)}
 
     def passed_alone(self, gold: bytes, gold_secret: str, run: bytes, secret: str) -> Result:
         """Tests that passed with the gold patch and not in a run."""

@@ -142,6 +142,54 @@ def packed(files: Mapping[str, File]) -> bytes:
     return packed.getvalue()
 
 
+def packed_below(archive: bytes, name: str) -> bytes:
+    """A gzipped tar archive, made anew of the files, directories and links that another holds at `name` and below;
+    devices and FIFOs are left out. A `TreeError` if anything stands or leads elsewhere, is below a link or there twice,
+    or if it is too large."""
+    made, kinds, links, left = io.BytesIO(), dict[str, bytes](), dict[str, str](), MAX_CHANGE
+    try:
+        with (
+            tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as given,
+            tarfile.open(fileobj=made, mode="w:gz", compresslevel=1, format=tarfile.GNU_FORMAT) as kept,
+        ):
+            for member in given:
+                path, left = member.name, left - member.size
+                if path in kinds or left < 0 or not _stays(path, name):
+                    raise TreeError(f"{path[:_MAX_PATH]!r} is not below {name!r}, too deep or large, or there twice")
+                kinds[path] = member.type if not member.islnk() else kinds.get(member.linkname, b"")
+                if not kinds[path]:
+                    raise TreeError(f"{path!r} is a second name of something that is not there")
+                if member.issym():
+                    links[path] = member.linkname
+                if member.isdir() or kinds[path] in tarfile.REGULAR_TYPES or member.issym():
+                    member.pax_headers = {}
+                    kept.addfile(member, given.extractfile(member) if member.isreg() else None)
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        raise TreeError(f"what should be at {name!r} is no archive: {error}") from error
+    for path in kinds:
+        if any(parent in links for parent in parents(path)):
+            raise TreeError(f"{path!r} is below a link")
+    for path, target in links.items():
+        _require_inside(path, target, name, links)
+    return made.getvalue()
+
+
+def _stays(path: str, name: str) -> bool:
+    parts = path.split("/")
+    short = len(path) <= _MAX_PATH and len(parts) <= _MAX_DEPTH
+    return short and f"{path}/".startswith(f"{name}/") and not {"", ".", ".."} & {*parts}
+
+
+def _require_inside(path: str, target: str, name: str, links: Collection[str]) -> None:
+    """A `TreeError` if a link leads out of `name`, or over another link."""
+    at, steps = path.split("/")[:-1], target.split("/")
+    for step in steps[: _MAX_DEPTH + 1]:
+        at = at[:-1] if step == ".." else [*at, *({step} - {"", "."})]
+        where = "/".join(at)
+        if target.startswith("/") or len(steps) > _MAX_DEPTH or not _stays(where, name) or where in links:
+            raise TreeError(f"{path!r} is a link to {target[:_MAX_PATH]!r}, which leads elsewhere or is too deep")
+
+
 def module_folders(paths: Collection[str]) -> list[str] | None:
     """The directories of a change of Python modules alone; None if it changes others, those that build, or too many."""
     names = [PurePosixPath(path) for path in paths]

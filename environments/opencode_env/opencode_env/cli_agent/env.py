@@ -352,7 +352,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                     raise
                 late = f"the sandbox was not up within {deadline:g} s (--env.agent.timeout.setup)"
                 raise SandboxError(late) from error
-            attach(rollout, box)
+            attach(rollout, box, agents=True)
             if rollout.turns is not None:
                 await rollout.turns.provide(box)
             rollout.boxes = partial(self._spare_box, task, agent, rollout)
@@ -374,8 +374,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """A second sandbox for scoring (see `rollout_sandbox.toolbox.scoring`), with the task's own setup behind it."""
         ordered = ordered_task(task, order)
         async with self._provision(ordered, copy.copy(agent), rollout) as box:
-            attach(rollout, box)
             await invoke(ordered.setup, {"trace": rollout.trace, "runtime": box, "deployment": None})
+            attach(rollout, box)  # only now: the setup takes nobody's time
             yield box
 
     @contextlib.asynccontextmanager

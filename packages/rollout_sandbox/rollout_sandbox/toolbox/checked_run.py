@@ -22,7 +22,7 @@ from verifiers.v1.utils.aio import run_shielded
 from rollout_sandbox.compat import exec_command
 from rollout_sandbox.toolbox.container_engine import engine_of
 from rollout_sandbox.toolbox.processes import agent_can_cause
-from rollout_sandbox.toolbox.scoring import causes, exempt, is_exempt
+from rollout_sandbox.toolbox.scoring import causes, command_time, exempt, is_exempt
 
 OUT_OF_TIME = 124
 """The exit code of a program that did not end in its time, as of `timeout`."""
@@ -68,14 +68,16 @@ async def run_for(
 ) -> vf.ProgramResult:
     """Run `argv` for at most `seconds`; out of time, the result has the exit code `OUT_OF_TIME`.
 
-    What it started in the sandbox may still run then. `failure` says what has failed in the message of an error.
+    What it started in the sandbox may still run then. `failure` says what has failed in the message of an error. The
+    time is the agent's in the sandbox that it had: it made what the command meets there, and may have made the command.
     """
     try:
-        async with asyncio.timeout(seconds) as limit:
-            client = exec_command(runtime, dict(env or {}))
-            if client is None:
-                return await runtime.run(list(argv), dict(env or {}))
-            return await _collected([*client, *argv])
+        with command_time(runtime):
+            async with asyncio.timeout(seconds) as limit:
+                client = exec_command(runtime, dict(env or {}))
+                if client is None:
+                    return await runtime.run(list(argv), dict(env or {}))
+                return await _collected([*client, *argv])
     except TimeoutError as error:
         if not limit.expired():
             raise vf.SandboxError(f"{failure}: sandbox {runtime.name!r} timed out: {error}") from error

@@ -27,6 +27,7 @@ import verifiers.v1 as vf
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 _STATE = "_opencode_rollout"
+_AGENTS = "_opencode_agents_own"
 _EXEMPT = "_opencode_exempt"
 _DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _RESOURCES = _DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN}
@@ -260,9 +261,10 @@ class _Clock:
                 self._limit.reschedule(asyncio.get_running_loop().time() + self._left)
 
 
-def attach(scoring: Scoring, holder: vf.Trace[Any, Any, Any] | vf.Runtime) -> None:
-    """Let whoever is handed a trace, or a sandbox or a view of it, find the state of its rollout."""
-    _fields(holder)[_STATE] = scoring
+def attach(scoring: Scoring, holder: vf.Trace[Any, Any, Any] | vf.Runtime, *, agents: bool = False) -> None:
+    """Let whoever is handed a trace, or a sandbox or a view of it, find the state of its rollout; `agents` is the
+    sandbox in which the agent works."""
+    _fields(holder).update({_STATE: scoring, _AGENTS: agents})
 
 
 def attached(holder: vf.Trace[Any, Any, Any] | vf.Runtime) -> Scoring | None:
@@ -274,6 +276,11 @@ def attached(holder: vf.Trace[Any, Any, Any] | vf.Runtime) -> Scoring | None:
 def scoring_of(holder: vf.Trace[Any, Any, Any] | vf.Runtime) -> Scoring:
     """The same; where nobody has attached one, one without a limit and without second sandboxes."""
     return attached(holder) or Scoring()
+
+
+def command_time(runtime: vf.Runtime) -> contextlib.AbstractContextManager[None]:
+    """Count the time of a command as the agent's in the sandbox in which the agent worked."""
+    return scoring_of(runtime).agents_time() if _fields(runtime).get(_AGENTS) else contextlib.nullcontext()
 
 
 def _fields(holder: Any) -> dict[str, Any]:
