@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import platform
+import shutil
 import signal
 import sys
 from functools import partial
@@ -15,6 +16,7 @@ from rollout_sandbox.conformance.promises import LIST_PROCESSES, runs
 from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from rollout_sandbox.podman.container import Container, ContainerOptions
 from rollout_sandbox.podman.runtime import Commands
+from rollout_sandbox.toolbox.scoring_home import put_own_shell
 from verifiers.v1.errors import SandboxError
 
 from tests.support.child import child
@@ -91,6 +93,10 @@ async def test_no_command_waits_for_what_stands_for_the_accounts(podman_image: s
         await asyncio.wait([ended], timeout=PATIENCE_SECONDS)
         assert ended.done()
         ended.result()
+        await box.mark_agent_start()
+        await sh(box, f"for file in /etc/passwd /etc/group; do rm -rf $file; {odd}; done")
+        await box.end_agent_processes()
+        assert await put_own_shell(box) or shutil.which("bash-static") is None
 
 
 async def test_what_agents_orphan_fork_and_hide_is_ended_and_the_host_keeps_its_own(runtime: PodmanRuntime) -> None:

@@ -3,9 +3,11 @@
 import base64
 import gzip
 import hashlib
+import io
 import json
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +20,7 @@ from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import Splitter, configures_tests
 from opencode_rubrics.swe.suite import script_of
-from opencode_rubrics.swe.tree import Entry, File, TreeError, changed_paths, read_listing, unfit
+from opencode_rubrics.swe.tree import Entry, File, TreeError, changed_paths, packed_below, read_listing, unfit
 from opencode_rubrics.swe.verdict import Session, agreed, judge, read_record, states_of
 from opencode_swe.forms import reversed_patch
 
@@ -294,6 +296,49 @@ def test_a_bomb_of_a_listing_is_refused_and_a_file_below_a_link(monkeypatch: pyt
         read_listing(listing("f 0  ./a\n" * 1000))
     with pytest.raises(TreeError, match="below something"):
         changed_paths({}, {"a": Entry(target="/"), "a/b": Entry("1")})
+
+
+def tarred(*members: tuple[str, bytes, str]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as into:
+        for name, kind, text in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.size = kind, text, len(text) if kind == tarfile.REGTYPE else 0
+            into.addfile(member, io.BytesIO(text.encode()) if kind == tarfile.REGTYPE else None)
+    return made.getvalue()
+
+
+FILE, LINK, NAME, FIFO, FOLDER = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE
+
+
+def test_artifacts_are_made_anew_without_what_is_no_file() -> None:
+    given = [("r", FOLDER, ""), ("r/a", FILE, "1"), ("r/p", FIFO, ""), ("r/q", NAME, "r/p"), ("r/b", NAME, "r/a")]
+    archive = packed_below(tarred(*given, ("r/d/l", LINK, "../a")), "r")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as kept:
+        assert [(one.name, one.type) for one in kept] == [("r", FOLDER), ("r/a", FILE), ("r/b", NAME), ("r/d/l", LINK)]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("r", LINK, "x")],
+        [("r/a", LINK, "/etc/passwd")],
+        [("r/a", LINK, "../x")],
+        [("r/a", LINK, "b/../../x")],
+        [("r/a", LINK, "."), ("r/b", LINK, "a/..")],
+        [("r/a", LINK, "d/" * 100)],
+        [("r/a", LINK, "b"), ("r/a/x", FILE, "")],
+        [("r/a", FILE, ""), ("r/a", FILE, "")],
+        [("r/a", NAME, "etc/passwd")],
+        [("rest/a", FILE, "")],
+        [("/r/a", FILE, "")],
+        [("r/../a", FILE, "")],
+        [("r/" + "d/" * 100, FILE, "")],
+    ],
+)
+def test_artifacts_lead_nowhere_else(members: list[tuple[str, bytes, str]]) -> None:
+    with pytest.raises(TreeError):
+        packed_below(tarred(*members), "r")
 
 
 KINDS = {

@@ -486,7 +486,8 @@ class PodmanRuntime(Runtime):
     async def end_agent_processes(self) -> None:
         """Kill every process but those that ran at `mark_agent_start` and what tool servers among them started."""
         try:
-            await self.backend.container.channel.request("purge")
+            for asked in ("purge", "accounts"):  # which podman would read as it copies files, too
+                await self.backend.container.channel.request(asked)
         except SandboxError as error:
             raise SandboxError(f"the agent's processes could not be ended: {error}") from error
 

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import subprocess
 import tarfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -15,6 +16,8 @@ from pathlib import PurePosixPath
 import verifiers.v1 as vf
 
 from rollout_sandbox.compat import engine_program
+
+_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ def _first_member(argv: Sequence[str], name: str, max_bytes: int) -> bytes | str
     """Of the archive that a command prints, no more than the head of its first member is read (blocking)."""
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
+    late = threading.Timer(_SECONDS, process.kill)  # the engine waits for what an agent put where it reads itself
+    late.start()
     try:
         with tarfile.open(fileobj=process.stdout, mode="r|", errorlevel=2) as archive:
             member = archive.next()
@@ -69,6 +74,7 @@ def _first_member(argv: Sequence[str], name: str, max_bytes: int) -> bytes | str
     except (tarfile.TarError, OSError, EOFError):
         return "absent"
     finally:
+        late.cancel()
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         process.stdout.close()

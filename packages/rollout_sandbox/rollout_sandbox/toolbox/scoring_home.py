@@ -32,6 +32,7 @@ from rollout_sandbox.programs import program_argv, program_text
 from rollout_sandbox.toolbox.agent_programs import AgentCode, RunsAgentCode
 from rollout_sandbox.toolbox.checked_run import require_alive, run_for
 from rollout_sandbox.toolbox.container_engine import ContainerEngine, engine_of
+from rollout_sandbox.toolbox.scoring import command_time
 
 # The shell is bash and not busybox's, which would use its own applets for everything that an image may have better.
 _SHELL, _TOOLS = "bash-static", "busybox"
@@ -48,7 +49,8 @@ async def put_own_shell(runtime: vf.Runtime) -> str:
         return ""
     directory = f".scoring-{secrets.token_hex(8)}"
     archive = await asyncio.to_thread(_archive, shell, _static(_TOOLS), directory)
-    return f"/{directory}" if await asyncio.to_thread(_copied, engine, archive) else ""
+    with command_time(runtime):
+        return f"/{directory}" if await asyncio.to_thread(_copied, engine, archive) else ""
 
 
 def _copied(engine: ContainerEngine, archive: bytes) -> bool:
