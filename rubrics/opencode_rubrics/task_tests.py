@@ -33,8 +33,8 @@ from opencode_rubrics.swe.reader import ReaderError, reader
 from opencode_rubrics.swe.tree import TreeError
 
 _SECONDS = 300.0
-_PACK = f'''cd -- "$1" 2>/dev/null && {{ [ -e "./$2" ] || [ -L "./$2" ]; }} || exit {FileState.ABSENT:d}
-{{ tar -cf - -- "$2" || : >"$3.failed"; }} | head -c "$4" >"$3" && [ ! -e "$3.failed" ]'''
+_PACK = f"""cd -- "$1" 2>/dev/null && {{ [ -e "./$2" ] || [ -L "./$2" ]; }} || exit {FileState.ABSENT:d}
+{{ tar -cf - -- "$2" || : >"$3.failed"; }} | head -c "$4" >"$3" && [ ! -e "$3.failed" ]"""
 _CLEAR = 'workdir=$1; shift; rm -rf -- "$@" && mkdir -p -- "$workdir"'
 
 

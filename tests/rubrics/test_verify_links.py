@@ -50,7 +50,9 @@ async def test_a_link_is_found_among_very_many(confined: vf.Runtime) -> None:
 @pytest.mark.parametrize("agents", [True, False])
 async def test_looking_at_what_is_left_in_the_agents_sandbox_is_its_time(confined: vf.Runtime, agents: bool) -> None:
     """Each link leads twice through the one before, so that following the last takes for ever."""
-    await do(confined, "mkdir l0; python3 -c 'import os; [os.symlink(f\"l{n}/../l{n}\", f\"l{n+1}\") for n in range(60)]'")
+    await do(
+        confined, 'mkdir l0; python3 -c \'import os; [os.symlink(f"l{n}/../l{n}", f"l{n+1}") for n in range(60)]\''
+    )
     scoring = Scoring()
     attach(scoring, confined, agents=agents)
     with pytest.raises(ScoringTimeout) as raised:

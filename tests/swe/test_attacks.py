@@ -61,7 +61,10 @@ def cases() -> list[Case]:
 
     gold = patching(made(CALCULATOR).gold)
     alone, every = size(USUAL, (*ATTACKS, *FRESH)), {**ATTACKS, **FRESH}
-    elsewhere = product(size((openswe,), (r2e, openswe, multi_swe)), size(("printed verdicts, then an exit", "an exit of the session"), OTHER_FORMS))
+    elsewhere = product(
+        size((openswe,), (r2e, openswe, multi_swe)),
+        size(("printed verdicts, then an exit", "an exit of the session"), OTHER_FORMS),
+    )
     return [
         case("all changes", CHANGED),
         *(case(name, every[name], seconds=20 if name in STUCK else 90) for name in alone),
