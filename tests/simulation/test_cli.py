@@ -17,6 +17,7 @@ from opencode_simulation.reference import find_world
 
 from tests.simulation.served import text
 from tests.support.programs import running
+from tests.support.served_app import no_delay
 
 
 @pytest.mark.usefixtures("programs")
@@ -36,14 +37,21 @@ async def test_a_served_world_lists_its_tools_and_resources_and_keeps_its_ledger
     assert [(entry.tool, entry.terminated) for entry in entries] == [("list_people", False), ("finish", True)]
 
 
-async def test_a_signal_that_comes_before_the_first_request_ends_a_served_world() -> None:
+async def test_a_signal_that_comes_before_the_first_request_ends_a_served_world_whose_answers_do_not_wait() -> None:
+    options: list[int] = []
+
+    def ready(port: int) -> None:
+        options.extend(no_delay(port))
+        signal.raise_signal(signal.SIGTERM)
+
     before = signal.getsignal(signal.SIGTERM)
     try:
         async with WorldAlone(find_world("issue-tracker"), EpisodeSpec(seed=4)) as world:
-            await serve_alone(world, "127.0.0.1", 0, lambda port: signal.raise_signal(signal.SIGTERM))
+            await serve_alone(world, "127.0.0.1", 0, ready)
             await world.episode.finish()
     finally:
         signal.signal(signal.SIGTERM, before)
+    assert options == [1]
 
 
 def run(*arguments: str) -> int:

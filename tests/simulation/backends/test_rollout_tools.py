@@ -1,9 +1,7 @@
 """The way of one rollout to its backends: what never reaches a server, and whose fault a dead one is."""
 
 import asyncio
-import gc
 import math
-import socket
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from verifiers.v1.errors import ToolsetError
 from tests.simulation.backends.surroundings import program, programs_here, said, write_file
 from tests.simulation.backends.test_servers import started
 from tests.support.machine import patience
+from tests.support.served_app import no_delay
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
@@ -114,14 +113,7 @@ async def test_an_answer_of_the_bridge_waits_for_no_acknowledgement() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", bridge._port)
         writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
         await reader.readline()
-        options = [
-            known.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            for known in gc.get_objects()
-            if type(known) is socket.socket
-            and known.fileno() >= 0
-            and known.family == socket.AF_INET
-            and known.getsockname()[1] == bridge._port
-        ]
+        options = no_delay(bridge._port)
         writer.close()
     finally:
         await bridge.stop()

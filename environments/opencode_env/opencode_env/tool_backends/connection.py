@@ -46,7 +46,7 @@ from verifiers.v1.utils.aio import run_shielded
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
 Transport = AbstractAsyncContextManager[Any]
-"""Of a connection: a pair of streams."""
+"""Opens a connection, and gives its two streams."""
 Call = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
 """Calls a tool of a backend."""
 
@@ -81,7 +81,7 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 
 @dataclass(frozen=True)
 class Server:
-    """What an orchestration has started."""
+    """A server that has been started, or runs elsewhere."""
 
     patient: bool = field(default=False, kw_only=True)
     """Whether it may still be on its way up when a connection fails."""
@@ -89,11 +89,11 @@ class Server:
     """Calls a tool where that does not go over the connection."""
 
     def transport(self) -> Transport:
-        """A new one to it."""
+        """Make what connects to it once."""
         raise NotImplementedError
 
     async def failure(self) -> str | None:
-        """Why it will never answer, or None as long as it may."""
+        """Say why it will never answer, or None as long as it may."""
         raise NotImplementedError
 
 
@@ -141,7 +141,6 @@ class Connection:
     suspect: bool = False
     """Whether the last call was not answered."""
     _answered: float = field(default_factory=time.monotonic)
-    """When it last answered."""
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
         """Call a tool; what the server has against the call is a result that says so.
@@ -218,12 +217,12 @@ def _ending(owner: "asyncio.Task[None]") -> str:
 
 
 def text_result(text: str, *, is_error: bool = True) -> CallToolResult:
-    """A text as the result of a call."""
+    """Make a text the result of a call."""
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
 async def all_tools(client: Client) -> list[Tool]:
-    """Every tool that a server lists, page by page."""
+    """Ask for every tool that a server lists, page by page."""
     tools: list[Tool] = []
     cursor: str | None = None
     while True:
@@ -234,14 +233,14 @@ async def all_tools(client: Client) -> list[Tool]:
 
 
 def described(error: BaseException) -> str:
-    """What an error says; of a group, what its first says."""
+    """Tell what an error says; of a group, its first error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def without_secrets(text: str, values: Mapping[str, str]) -> str:
-    """What a server said, without the values that it was given: it may repeat them."""
+    """Take out of what a server said the values that it was given: it may repeat them."""
     for word in sorted({word for value in values.values() for word in value.split()}, key=len, reverse=True):
         if len(word) >= _SECRET_CHARS:
             text = text.replace(word, "***")

@@ -36,7 +36,7 @@ class HttpContainer(Server):
         return http_connection(self.url, {}, proxies=False)
 
     async def failure(self) -> str | None:
-        """Its last words, once it has ended."""
+        """Quote what it said last, once it has ended."""
         state = await engine.call("inspect", "--format", "{{.State.Running}}", self.name)
         if state.exit_code == 0 and state.stdout.strip() == "true":
             return None
@@ -67,7 +67,6 @@ async def container(backend: BackendServerConfig, file: BackendFile) -> AsyncIte
 
 
 def _arguments(backend: BackendServerConfig, file: BackendFile, directory: Path, name: str) -> list[str]:
-    """Arguments of `podman run` from the options on."""
     # SIGKILL: a server may be a process 1 that ignores everything else, and its removal would wait ten seconds.
     words = ["--name", name, "--pidfile", str(directory / "pid"), "--stop-signal", "KILL", "--stop-timeout", "0"]
     words += ["--http-proxy=false"]

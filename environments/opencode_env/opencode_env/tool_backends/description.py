@@ -62,7 +62,7 @@ class RemoteApiConfig(Authentication):
     create_instance_endpoint: Text = "/instances"
     """POST; answers with a list of `{remote_instance_id, mcp_endpoint_url}`."""
     delete_instance_endpoint_template: Text = "/instances/{remote_instance_id}"
-    """DELETE."""
+    """DELETE removes the instance."""
     call_tool_endpoint_template: Text | None = None
     """POST of `{tool_name, arguments}`; `None`: tools are called at the instance's `mcp_endpoint_url`."""
 
@@ -106,7 +106,7 @@ class BackendServerConfig(Authentication):
     startup_check_mcp_tool: StartupCheck | None = None
     container_command: list[str] | None = None
     container_volumes: dict[str, VolumeMount] | None = None
-    """By host path."""
+    """Where a container sees paths of this machine, by host path."""
 
     remote_api_config_ref: Text | None = None
     remote_api_config_inline: RemoteApiConfig | None = None
@@ -125,12 +125,12 @@ class BackendServerConfig(Authentication):
 
 
 class RemoteApiDefaults(_Strict):
-    """Of the requests to every API."""
+    """Limits of the requests to every API."""
 
     timeout: float = Field(30.0, gt=0, allow_inf_nan=False)
-    """Seconds."""
+    """Seconds for each read and write."""
     connect_timeout: float = Field(5.0, gt=0, allow_inf_nan=False)
-    """Seconds."""
+    """Seconds until a connection stands."""
 
 
 class AppConfig(_Strict):
@@ -139,7 +139,7 @@ class AppConfig(_Strict):
     backends: list[BackendServerConfig] = Field(default_factory=list)
     global_remote_apis: dict[str, RemoteApiConfig] | None = None
     log_level: str = "INFO"
-    """Of this package's own messages."""
+    """Level of this package's own messages."""
     global_docker_options: dict[str, Any] | None = None
     """Options of every container, named as Docker's Python client names them (see `docker_options`)."""
     global_remote_api_defaults: RemoteApiDefaults | None = None

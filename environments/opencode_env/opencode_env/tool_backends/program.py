@@ -43,7 +43,7 @@ class StdioServer(Server):
         return piped(self.command)
 
     async def failure(self) -> str | None:
-        """What it said, as it does not come up later."""
+        """Quote what it said, as it does not come up later."""
         return f"its program ended, or does not speak MCP; {self.words}"
 
     @property

@@ -75,13 +75,13 @@ class RemoteServer(Server):
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     _answers: deque[int] = field(default_factory=lambda: deque([0], maxlen=1))
-    """The status of the last one."""
+    """Its one item is the status of the last answer."""
 
     def transport(self) -> Transport:
         return http_connection(self.url, self.headers, answered=self._answers.append)
 
     async def failure(self) -> str | None:
-        """Why it refuses, where it does; nothing else is known of it but its answers."""
+        """Say why it refuses, where it does; nothing else is known of it but its answers."""
         status = self._answers[-1]
         if status in (401, 403):
             return f"it cannot be connected to: it answers {status}, so look at auth_type and auth_details"
@@ -91,7 +91,7 @@ class RemoteServer(Server):
 
 
 def remote_url(backend: BackendServerConfig) -> RemoteServer:
-    """The server of a `remote_url`."""
+    """Describe the server of a `remote_url`."""
     assert backend.url is not None
     return RemoteServer(backend.url, backend.headers())
 
@@ -191,7 +191,7 @@ class InstanceApi:
 
     @contextlib.asynccontextmanager
     async def caller(self, instance: Made, seconds: float) -> AsyncIterator[Call]:
-        """What calls the instance's tools through the API."""
+        """Call the instance's tools through the API."""
         path = _path(self._config.call_tool_endpoint_template or "", instance)
         async with http_client(self._headers, httpx2.Timeout(seconds)) as client:
 

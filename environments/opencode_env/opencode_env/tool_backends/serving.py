@@ -85,7 +85,7 @@ class BackendToolset(vf.Toolset[vf.ToolsetConfig, vf.State]):
 
     @property
     def server_name(self) -> str:
-        """What the names of its tools begin with."""
+        """The prefix of the names of its tools."""
         return self._name
 
 
@@ -98,7 +98,7 @@ class RolloutTools:
         self.failure: ToolsetError | None = None
         """The first call that was not answered as it should be."""
         self.record: dict[str, Tally] = {name: Tally(calls=0, errors=0, seconds=0.0) for name in backends}
-        """By backend."""
+        """What it asked of each backend, by name."""
         self._channels = {name: _Channel(name, self) for name in backends}
         self._paths = {name: bridge.add(channel) for name, channel in self._channels.items()}
         # verifiers after 0.4.0 asks for them before the setup that starts what is behind them.
@@ -122,11 +122,11 @@ class RolloutTools:
 
 
 class _Channel:
-    """The route of one backend."""
+    """One backend as one rollout has it: counted, and bounded."""
 
     def __init__(self, name: str, rollout: RolloutTools) -> None:
         self.instance: Connection | None = None
-        """What is at its end, once that has started."""
+        """The connection to the backend, once it has started."""
         self._name = name
         self._rollout = rollout
         self._places = asyncio.Semaphore(_CALLS_AT_ONCE)
@@ -222,7 +222,7 @@ def equipped_task(task: Task[Any, Any, Any], tools: RolloutTools) -> Task[Any, A
 
 
 class ToolBackends:
-    """What a file describes, between `start` and `stop`."""
+    """Holds the servers that a file describes, between `start` and `stop`."""
 
     def __init__(self, options: BackendsConfig) -> None:
         """Read the file.
@@ -280,7 +280,7 @@ class ToolBackends:
 
 
 class _Shared:
-    """An instance for all rollouts of this process."""
+    """A backend that all rollouts of this process share."""
 
     def __init__(
         self, backend: BackendServerConfig, started: Callable[..., AbstractAsyncContextManager[Connection]]
@@ -365,7 +365,7 @@ async def _connected(name: str, server: Server, call_timeout: float, stack: Asyn
 
 
 async def check_start(connection: Connection, check: StartupCheck) -> None:
-    """Make the start-up check.
+    """Call the tool of a start-up check.
 
     Raises:
         ToolsetError: the server answered with an error, or not at all.
