@@ -31,18 +31,20 @@ CORPORA = {
     "stranger_2": Corpus(600, 0.98, kinds=40),
     "fresh": Corpus(300, 0.99),
     "fresh_2": Corpus(300, 0.98),
+    "outputs": Corpus(620, 0.979),
 }
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A reference, a text that answers, what kind of answer it is, and whether it is right."""
+    """A reference, a text that answers, what kind of answer it is, whether it is right, and the question, if known."""
 
     reference: str
     text: str
     right: bool
     kind: str
     split: str = ""
+    question: str = ""
 
 
 def pairs_of(corpus: str) -> list[Pair]:
@@ -53,10 +55,10 @@ def pairs_of(corpus: str) -> list[Pair]:
         right = row.get("right", row.get("equal", corpus == "spellings"))
         text = row.get("reply", row["answer"])
         reference, kind = row.get("reference", row["answer"]), row.get("kind", corpus)
-        pairs.append(Pair(reference, text, right, kind, row.get("split", "")))
+        pairs.append(Pair(reference, text, right, kind, row.get("split", ""), row.get("question", "")))
     return pairs
 
 
 def is_right(pair: Pair, source: Source) -> bool:
     """Our verdict."""
-    return verify_text(pair.reference, pair.text, source).right
+    return verify_text(pair.reference, pair.text, source, question=pair.question).right

@@ -217,3 +217,144 @@ def test_the_letter_of_a_function_is_free() -> None:
     assert verify_text("f(x)=3x-2", r"\boxed{f(t)=3t-2}").right
     assert not verify_text("f(x)=3x-2", r"\boxed{f(t)=3x-2}").right
     assert not verify_text("f(x)=ax", r"\boxed{f(a)=a^2}").right
+
+
+GOATS = "How many goats are there on the farm of 50 animals, some of them chickens?"
+BOARD = "How long is each piece of the board of 126 inches, in feet?"
+TALLEST = "Ada is taller than Ben. Who is the second tallest?"
+PRIME = "Is 221 prime?"
+AREA = "The area is\n\\[\n\\int_0^2(2x-x^2)dx=\\left[x^2-\\frac{x^3}{3}\\right]_0^2"
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "reply", "right"),
+    [
+        # The words of the question say of what the one value of a sentence is.
+        (GOATS, "18", "There are 18 goats.", True),
+        (GOATS, "18", "\n".join(["We count."] * 20) + "\n**There are 18 goats on the farm.**", True),
+        (GOATS, "18", "\n".join(["We count."] * 20) + "\n18", False),
+        (GOATS, "18", "There are 18 or 19 goats.", False),
+        (GOATS, "18", "There are 18 goats, 19 goats.", False),
+        (GOATS, "18", "There are 18\u201319 goats.", False),
+        (GOATS, "18", "There are 17 goats. There are 18 goats.", False),
+        (GOATS, "18", "There are not 18 goats.", False),
+        (GOATS, "18", "Maybe there are 18 goats.", False),
+        (GOATS, "18", "There are at least 18 goats.", False),
+        (GOATS, "18", "There are half of 18 goats.", False),
+        (GOATS, "18", "There are 18 dozen goats.", False),
+        (GOATS, "18", "There are 18% goats.", False),
+        (GOATS, "18", "There are 2 * 18 goats.", False),
+        (GOATS, "18", "16\n17\n18", False),
+        (BOARD, "2.625 feet", "10.5/4 = 2.625, therefore each piece is 2.625 feet long.", True),
+        (BOARD, "2.625 feet", "10.5/4 = 2.625, therefore each piece is 2.625 inches long.", False),
+        (BOARD, "2.625 feet", "Each piece of the board is **2.625** inches.", False),
+        (BOARD, "2.625 feet", "Each piece of the board is **2.625 inches** in feet.", False),
+        (TALLEST, "Ada", "So **Ada** is the second tallest.", True),
+        (TALLEST, "Ada", "So **Ada** is the second.", False),
+        (TALLEST, "Ada", "Ada or Ben is the second tallest.", False),
+        (TALLEST, "Ada", "Ben is the second tallest. Ada is the second tallest.", False),
+        (PRIME, "No", "We test 13. No, 221 is not a prime number.", True),
+        (PRIME, "No", "We test 13. No, 221 is a prime number.", False),
+        (PRIME, "No", "We test 13. Yes, 221 is not a prime number.", False),
+        # The last clause or display is what a text comes to.
+        ("", "(2,-1)", "It changes the sign, giving $(2,-1)$.", True),
+        ("", "(2,-1)", "It changes the sign, giving $(2,-1)$ or $(-2,1)$.", False),
+        ("", "97", "It's definitely **97**.", True),
+        ("", "97", "It's definitely not **97**.", False),
+        ("", "5", "It isn't 4, so it is 5.", False),
+        ("", r"\frac43", AREA + "=\\frac43\n\\]", True),
+        ("", r"\frac43", AREA + "\n\\]", False),
+        ("", r"\frac43", "The area is not\n\\[\n\\frac43\n\\]", False),
+        ("", r"\frac43", "The area is\n\\[\n\\frac53\n\\]\nor\n\\[\n\\frac43\n\\]", False),
+    ],
+)
+def test_a_sentence_states_its_value_only_for_what_was_asked(
+    question: str, reference: str, reply: str, right: bool
+) -> None:
+    assert verify_text(reference, reply, question=question).right == right
+
+
+MEAN = "Find the mean and the median of 3, 8, 8, 10, 16."
+EXTREMES = "What are the maximum and minimum of f on [0,2]?"
+TERMS = "Find the first three terms."
+LARGER = "Find the larger number of two."
+CHOICES = "If $3^x=81$, then x is: A) 2 B) 3 C) 4 D) 5"
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "reply", "right"),
+    [
+        (MEAN, "9, 8", "8, 9", False),
+        (MEAN, "9, 8", "Median = 8, mean = 9", True),
+        (MEAN, "9, 8", "Mean = 8, median = 9", False),
+        (MEAN, "9, 8", "The mean is 9 and the median is 8.", True),
+        (MEAN, "9, 8", "The mean is 9 or 8 and the median is 8.", False),
+        (EXTREMES, "maximum 2, minimum -2", "Minimum: $-2$ (at $x=1$); Maximum: $2$ (at $x=2$)", True),
+        (EXTREMES, "maximum 2, minimum -2", "The minimum is $2$ and the maximum is $-2$.", False),
+        (EXTREMES, "maximum 2, minimum -2", "Minimum: $-2$ (or $-3$); Maximum: $2$", False),
+        (EXTREMES, "maximum 2, minimum -2", "Minimum: $-2$; Maximum: at least $2$", False),
+        ("", "(2,3)", "y=3, x=2", True),
+        ("", "(2,3)", "y=2, x=3", False),
+        ("", "2, 3", "x=3, y=2", False),
+        ("", "1, 4", r"\lambda_1=4, \lambda_2=1", True),
+        ("List the primes in increasing order.", "2, 3, 5", "5, 3, 2", False),
+        ("List the primes.", "2, 3, 5", "5, 3, 2", True),
+        ("Find the values of $a$ and $b$.", "2, 3", "3, 2", False),
+        (TERMS, "2, 6, 18", "18, 6, 2", False),
+        (TERMS, "2, 6, 18", r"2, 6, 18, \ldots", True),
+        (TERMS, "2, 6, 18", r"2, 6, \ldots", False),
+        ("List the divisors.", "2, 6, 18", r"2, 6, 18, \ldots", False),
+        (LARGER, "17", r"The smaller is \boxed{9}. The larger is then $26-9=\boxed{17}$.", True),
+        (LARGER, "9", r"The smaller is \boxed{9}. The larger is then $26-9=\boxed{17}$.", False),
+        (LARGER, "17", r"The larger is \boxed{9}. The larger number is \boxed{17}$.", False),
+        (LARGER, "17", r"The answer is \boxed{9}. The larger is \boxed{17}.", False),
+        (LARGER, "17", r"One possibility is \boxed{9}. The larger is \boxed{17}.", False),
+        ("", "17", r"The smaller is \boxed{9}. The larger is \boxed{17}.", False),
+        (CHOICES, "C", r"\boxed{4}", True),
+        (CHOICES, "C", r"\boxed{3}", False),
+        (CHOICES, "C", r"\boxed{3, 4}", False),
+        (CHOICES, "C", r"\boxed{B) 4}", False),
+        (CHOICES.replace("3 C", "4 C"), "C", r"\boxed{4}", False),
+        ("", "BD", "B and D", True),
+        ("", "BD", "B or D", False),
+        ("", "BD", "B, C, D", False),
+    ],
+)
+def test_the_question_tells_order_names_and_steps(question: str, reference: str, reply: str, right: bool) -> None:
+    assert verify_text(reference, reply, question=question).right == right
+
+
+@pytest.mark.parametrize(
+    ("reference", "answers", "wrong"),
+    [
+        ("0, 2, -2", [r"0, \pm 2", r"x=0 \text{ or } x=\pm 2"], [r"\pm 2", r"0, \pm 2, 3"]),
+        (r"\frac{5}{6}", [r"5\over 6", r"{5\over 6}"], [r"6\over 5", r"x=5\over 6"]),
+        ("2.996", [r"x \approx 2.996"], [r"x \approx 3", r"2.9 \approx 2.996"]),
+        (r"\frac{2dv}{v^2-c^2}", [r"\frac{d}{v-c}+\frac{d}{v+c}"], [r"\frac{d}{v-c}-\frac{d}{v+c}"]),
+        ("2x", ["2x"], [r"\frac{d}{dx}x^2"]),
+        (r"\frac12\sin^2 x+C", [r"-\frac14\cos 2x+C"], [r"\frac14\cos 2x+C", r"-\frac14\cos 2x"]),
+        ("2x+k", ["k+2x"], ["2x+3+k"]),
+        (
+            r"\begin{cases} x-2 & x\ge 2 \\ 2-x & x<2\end{cases}",
+            [r"|x-2|=\begin{cases}2-x & \text{if } x<2\\ x-2 & \text{if } x\ge2\end{cases}"],
+            [r"\begin{cases}x-2 & x<2\\ 2-x & x\ge2\end{cases}"],
+        ),
+        (
+            r"(-\infty,-3)\cup(-3,3)\cup(3,\infty)",
+            [r"\text{all real } x \text{ with } x \neq \pm 3"],
+            [r"\text{all real } x \text{ with } x \neq 3"],
+        ),
+        (r"[0,7]\cup[8,9], [2,4)", [r"[2,4), [0,7]\cup[8,9]"], [r"[0,7], [8,9]\cup[2,4)"]),
+        (
+            r"\exists x\in\mathbb{R}: x^2<0",
+            [r"\exists x\in\mathbb{R}\text{ such that } x^2<0"],
+            [r"\forall x\in\mathbb{R}\text{ such that } x^2<0"],
+        ),
+        ("50", [r"\mathrm{Answer: } 50"], [r"\mathrm{Not: } 50"]),
+        (r"\text{None}", [r"\text{no such integers}"], [r"\text{one such integer}"]),
+        ("1, -2", ["$x=1$ (with multiplicity 2) and $x=-2$"], ["$x=1$ (or 2) and $x=-2$"]),
+    ],
+)
+def test_forms_of_model_outputs_mean_what_they_say(reference: str, answers: list[str], wrong: list[str]) -> None:
+    assert [answer for answer in answers if not verify_text(reference, rf"\boxed{{{answer}}}").right] == []
+    assert [answer for answer in wrong if verify_text(reference, rf"\boxed{{{answer}}}").right] == []

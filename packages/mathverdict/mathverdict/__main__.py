@@ -126,9 +126,7 @@ def reading(text: str) -> Reading:
     if (words := as_words(text)) is not None:
         return Reading("words", words)
     form = normalize(text)
-    if not form or len(form) > MAX_EXPRESSION_CHARS:
-        return Reading("text", form)
-    return _formula(form)
+    return Reading("text", form) if not form or len(form) > MAX_EXPRESSION_CHARS else _formula(form)
 
 
 def _formula(form: str) -> Reading:

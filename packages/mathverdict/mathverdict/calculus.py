@@ -57,7 +57,6 @@ def equal_expressions(reference: str, answer: str) -> bool:
 
 
 def _letters(text: str) -> set[str]:
-    """The variables of a text; math-verify drops some that it does not expect."""
     return set(re.findall(r"[A-Za-z]", _COMMAND.sub(" ", re.sub(r"\\(?:begin|end)\{\w+\}", " ", text)))) - set("edi")
 
 
@@ -66,7 +65,6 @@ def _trusted(text: str) -> bool:
 
 
 def _apart(gold: Any, given: Any) -> bool:
-    """Whether both are numbers that differ: math-verify rounds to six places, so to it 1e-8 is 0."""
     if not (isinstance(gold, Basic) and isinstance(given, Basic)) or gold.free_symbols or given.free_symbols:
         return False
     digits = _ROUNDED if gold.has(Float) or given.has(Float) else _EXACT

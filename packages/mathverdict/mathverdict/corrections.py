@@ -18,8 +18,7 @@ _PLACE = r"(?:\s+(?:to|of|for)\s+(?:the|this)\s+\w+)?"
 _MARK = re.compile(
     r"\b(?:actually|wait|hold on|sorry|oops|correction|on (?:second thoughts?|reflection)|in fact|apologi[sz]e|"
     r"apologies|scratch that|let me correct|i was wrong|mistaken?|error|miscounted|miscalculated|erratum|wrong"
-    r"|incorrect)\b"
-    r"|^\W*no\b|\bno,",
+    r"|incorrect)\b|^\W*no\b|\bno,",
     re.IGNORECASE,
 )
 _MARKS_OFF = re.compile(r"actually|wait|in fact|correction|no,|[,.;:\u2014-]", re.IGNORECASE)
@@ -27,8 +26,7 @@ _MARKS_OFF = re.compile(r"actually|wait|in fact|correction|no,|[,.;:\u2014-]", r
 _STATEMENT = re.compile(
     rf"\b(?:(?:the|my|our)\s+)?(?:final\s+)?(?P<true>{_TRUE})?(?:final\s+)?{_NOUN}{_PLACE}{_VERB}"
     rf"|\b(?P<pronoun>it|that|this|[a-z](?=\s*=))(?:(?P<should>\s*(?:should|must)\s+(?:\w+\s+)?(?:be"
-    rf"|have\s+been)\s+)|{_VERB})"
-    r"|(?P<meant>\b(?:i|we)\s+meant\s+(?:to\s+(?:say|write)\s+)?|\bcorrection\s*:\s*)",
+    rf"|have\s+been)\s+)|{_VERB})|(?P<meant>\b(?:i|we)\s+meant\s+(?:to\s+(?:say|write)\s+)?|\bcorrection\s*:\s*)",
     re.IGNORECASE,
 )
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n")
@@ -58,7 +56,6 @@ _FAULT = re.compile(
     re.IGNORECASE,
 )
 _MOST = 4000
-"""Characters behind an answer that are looked at, from the end."""
 
 
 def correction(text: str, corrected: str) -> str:

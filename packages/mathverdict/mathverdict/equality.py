@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from .expressions import equal_trees, read, rounds_to
+from .expressions import constant_apart, equal_trees, read, rounds_to
 from .normalize import normalize, unescaped, without_lead
 from .notations import same_date, same_notation, same_progression
 from .numbers import read_number, same_number
@@ -23,7 +23,6 @@ from .tree import Unparsable
 from .words import meaning, same_words
 
 MAX_EXPRESSION_CHARS = 2000
-"""A longer expression is compared as text only."""
 _MAX_DEPTH = 5
 _ORDER = re.compile(r"\\(?:le|ge|ne)(?![a-z])|[<>]")
 _CONSTANT = re.compile(r"\+\s*[cCkK]$")
@@ -90,14 +89,11 @@ def _compare_formulas(reference: str, answer: str, depth: int) -> Comparison:
 
 
 def _same_choice(choice: Choice, answer: str, depth: int) -> bool | None:
-    """Whether an answer names the reference's choice or says its text; `None` if the letter may be a variable."""
     given = answered_choice(answer)
     if given and (given.text or given.letter == choice.letter or choice.text):
         texts = choice.text and given.text
         return given.letter == choice.letter and (not texts or equal(choice.text, given.text, depth + 1))
-    if choice.text:
-        return equal(choice.text, answer, depth + 1)
-    return None
+    return equal(choice.text, answer, depth + 1) if choice.text else None
 
 
 def _whole(text: str) -> bool:
@@ -123,7 +119,6 @@ def _compare_normalized(gold: str, given: str, depth: int) -> Comparison:
 
 
 def _equal_to_only_element(form: Structure | None, other: Structure | None, gold: str, given: str, depth: int) -> bool:
-    """Whether one side is a set of one element, and the other this element."""
     alone = form or other
     if alone is None or alone.kind != "{}" or len(alone.elements) != 1 or alone.elements[0] == r"\emptyset":
         return False
@@ -161,12 +156,13 @@ def _same_approximation(gold: str, relation: Relation, inner: "partial[bool]") -
         return False
     sides = relation.sides
     exact = Relation(sides[:-1], relation.signs[:-1]) if len(sides) > 2 else None
+    if not exact and is_name(sides[0]) and sides[0] not in gold:
+        return inner(gold, sides[1])
     stated = says(exact, gold, inner) if exact else inner(gold, sides[0])
     return (stated or inner(gold, sides[-1])) and rounds_to(sides[-2], sides[-1])
 
 
 def _same_real_set(gold: str, given: str) -> bool | None:
-    """Whether two texts are the same set of reals; `None` if neither has to be one."""
     left = real_set(gold)
     right = real_set(given) if left else None
     return same_set(left, right, rounded="." in gold + given) if left and right else None
@@ -179,20 +175,27 @@ def _same_structure(form: Structure, other: Structure, depth: int) -> bool:
         return len(rows) == len(others) and all(_ordered(*pair, depth) for pair in zip(rows, others, strict=True))
     if "matrix" in kinds:
         return _same_vector(form, other, depth)
-    if kinds == {"union"}:
-        return _unordered(form.elements, other.elements, depth)
     if form.kind == other.kind or kinds == {"{}", "list"}:
         if are_strings(form.elements) or are_strings(other.elements):
             return form.elements == other.elements if "()" in kinds else sorted(form.elements) == sorted(other.elements)
-        named = len(_names(form)) == len(form.elements) > 1 and not _names(other)
+        names, given = _names(form), _names(other)
+        # The roots that an answer numbers are a list as those that it does not.
+        several = len({name.partition("_")[0] for name in given}) > 1
+        named = (len(names) == len(form.elements) > 1 and not given) or (several and not names)
         if form.kind in {"{}", "list"} and not named:
             return _same_elements(form, other, depth)
-        return _ordered(form.elements, other.elements, depth)
-    return kinds == {"()", "list"} and _ordered(form.elements, other.elements, depth)
+        return _ordered(_in_turn(form), _in_turn(other), depth)
+    return kinds == {"()", "list"} and _ordered(_in_turn(form), _in_turn(other), depth)
+
+
+def _in_turn(form: Structure) -> tuple[str, ...]:
+    """The elements; those that assign letters which follow each other, in the order of these."""
+    letters = "".join(sorted(_names(form)))
+    following = 1 < len(form.elements) == len(letters) and letters in "abcdefghijklmnopqrstuvwxyz"
+    return tuple(sorted(form.elements)) if following else form.elements
 
 
 def _names(form: Structure) -> set[str]:
-    """The variables that the elements assign, if they do."""
     relations = [relation_of(element) for element in form.elements]
     return {found.sides[0] for found in relations if found and found.is_equation and is_name(found.sides[0])}
 
@@ -202,7 +205,6 @@ def _ordered(left: Sequence[str], right: Sequence[str], depth: int) -> bool:
 
 
 def _same_elements(form: Structure, other: Structure, depth: int) -> bool:
-    """Whether two lists or sets have the same elements in any order; a set does not count how often."""
     if _unordered(form.elements, other.elements, depth):
         return True
     if form.kind == other.kind == "list" or len(other.elements) > 2 * len(form.elements) + 2:
@@ -212,7 +214,6 @@ def _same_elements(form: Structure, other: Structure, depth: int) -> bool:
 
 
 def _unordered(left: Sequence[str], right: Sequence[str], depth: int) -> bool:
-    """Whether each element of one side has its own equal on the other."""
     if len(left) != len(right):
         return False
     rest = list(right)
@@ -233,13 +234,12 @@ def _distinct(elements: Sequence[str], depth: int) -> list[str]:
 
 
 def _same_vector(form: Structure, other: Structure, depth: int) -> bool:
-    """A matrix of one row or column equals the tuple or list of its cells."""
     matrix, vector = (form, other) if form.kind == "matrix" else (other, form)
     rows = [row_elements(row) for row in matrix.elements]
     if vector.kind not in {"()", "[]", "list"} or not (len(rows) == 1 or all(len(row) == 1 for row in rows)):
         return False
     cells = [cell for row in rows for cell in row]
-    left, right = (cells, vector.elements) if matrix is form else (vector.elements, cells)
+    left, right = (cells, _in_turn(vector)) if matrix is form else (_in_turn(vector), cells)
     return _ordered(left, right, depth)
 
 
@@ -256,10 +256,11 @@ def _compare_single(gold: str, given: str, depth: int) -> Comparison:
         # Letters that nothing marks as a unit may be the reference's variables.
         if same or quantity.unit or "\\text" in given or given_quantity.unit == "degree":
             return Comparison(same, "quantity")
+    compared = constant_apart if gold.endswith("+C") and _CONSTANT.search(given) else equal_trees
     if _CONSTANT.search(gold) and _CONSTANT.search(given):
         gold, given = (_CONSTANT.sub("+C", text) for text in (gold, given))
     try:
-        return Comparison(equal_trees(read(gold), read(given)), "expression")
+        return Comparison(compared(read(gold), read(given)), "expression")
     except Unparsable:
         return Comparison(_same_by_library(gold, given), "calculus")
 

@@ -92,8 +92,6 @@ def _nearest_root(value: int, order: int) -> int:
 def _factorial(value: Fraction) -> Fraction:
     if value.denominator != 1 or value > _MAX_FACTORIAL:
         raise Inexact
-    if value < 0:
-        raise Undefined("factorial of a negative number")
     return Fraction(math.factorial(value.numerator))
 
 
@@ -115,12 +113,6 @@ def _whole(values: tuple[Fraction, ...]) -> list[int]:
     return [value.numerator for value in values]
 
 
-def _modulo(left: Fraction, right: Fraction) -> Fraction:
-    if right == 0:
-        raise Undefined("modulo zero")
-    return left % right
-
-
 FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "add": lambda *terms: reduce(add, terms),
     "negate": operator.neg,
@@ -130,7 +122,7 @@ FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "factorial": _factorial,
     "double_factorial": _double_factorial,
     "binomial": _binomial,
-    "bmod": _modulo,
+    "bmod": operator.mod,
     "abs": abs,
     "max": max,
     "min": min,
@@ -140,7 +132,6 @@ FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "lcm": lambda *values: Fraction(math.lcm(*_whole(values))),
     "root": lambda value, order: root(value, _whole((order,))[0]),
 }
-"""Operations and functions that keep rationals rational, by the names that the grammar gives them."""
 
 
 def _bounded(size: int) -> None:

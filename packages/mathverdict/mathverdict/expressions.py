@@ -26,7 +26,6 @@ _DENOMINATORS = (7, 11, 13, 17, 19)
 
 
 read = lru_cache(maxsize=256)(parse)
-"""As `grammar.parse`, for texts that are asked about again."""
 
 
 def equal_trees(gold: Node, given: Node) -> bool:
@@ -38,8 +37,8 @@ def equal_trees(gold: Node, given: Node) -> bool:
 
 
 def proportional(gold: Node, given: Node) -> int:
-    """1 or -1 if `given` is `gold` times a constant of that sign, 2 if the constant is not real, 0 if it is not one, or
-    both are the same everywhere, so that they say nothing of their letters."""
+    """1 or -1 if `given` is `gold` times a constant of which the real part has that sign, 0 if it is not one, or both
+    are the same everywhere, so that they say nothing of their letters."""
     ratios: list[Value] = []
     values: list[Value] = []
     rounded = is_rounded(gold) or is_rounded(given)
@@ -57,9 +56,18 @@ def proportional(gold: Node, given: Node) -> int:
     if not _equal_everywhere(gold, given, steady) or not ratios or len(values) < 2:
         return 0
     ratio = ratios[0]
-    if not isinstance(ratio, Fraction) and mp.im(ratio) != 0:
-        return 2
     return 1 if (ratio if isinstance(ratio, Fraction) else mp.re(ratio)) > 0 else -1
+
+
+def constant_apart(gold: Node, given: Node) -> bool:
+    """Whether the two differ by the same number everywhere."""
+    first: dict[str, Value] = {}
+
+    def agree(left: Value, right: Value, accuracy: int) -> bool:
+        apart = real(left) - real(right)
+        return bool(abs(first.setdefault("", apart) - apart) <= mp.ldexp(1 + abs(real(left)), -accuracy // 2))
+
+    return symbols(given) <= symbols(gold) and _equal_everywhere(gold, given, agree)
 
 
 def same_value(left: Value, right: Value, accuracy: int, rounded: bool) -> bool:
@@ -94,7 +102,6 @@ def _equal_everywhere(gold: Node, given: Node, agree: Any) -> bool:
 
 
 def _agree_at(gold: Node, given: Node, point: dict[str, Fraction], agree: Any, only_real: bool = False) -> bool | None:
-    """Whether the two agree at `point`; `None` if the reference has no (real) value there."""
     try:
         left = value_of(gold, point)
     except Undefined:
@@ -119,7 +126,7 @@ def _agree_at(gold: Node, given: Node, point: dict[str, Fraction], agree: Any, o
 
 def _counted(node: Node) -> frozenset[str]:
     """The variables in the bounds of sums: whole numbers."""
-    series = [part for part in walk(node) if part.kind in {"sum", "product"}]
+    series = [part for part in walk(node) if part.kind in {"sum", "prod"}]
     return frozenset().union(*(symbols(bound) for part in series for bound in part.args[:2]))
 
 

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 
 from .corrections import correction, introduces, supersedes, takes_back
 from .normalize import closing_bracket
-from .sentences import announced, clean_lines, displays_in_lines, stated, without_closing_words
+from .sentences import announced, clean_lines, displayed, displays_in_lines, repeats, stated, without_closing_words
 from .units import unit_behind
 
 _NEAR = 300
-"""Characters before a box that are looked at."""
 MAX_BARE_LINES = 12
 """More lines without any mark are a text about the answer, not the answer."""
 _BOX = re.compile(r"\\\\?(?:boxed|fbox)(?![a-zA-Z])\s*")
 _IN_BOX = re.compile(rf"(?P<box>{_BOX.pattern}(?P<open>\{{)?)|\\.|(?P<brace>[{{}}])", re.DOTALL)
+_SUBJECT = re.compile(r"(?:^|[.!?]\s+|\n)(?P<subject>[A-Z][^.!?\n$\\]{3,60}?)(?:\s+(?:is|was|are)\b|:)[^.!?\n]{0,60}$")
+_NO_STEP = re.compile(r"(?i)\b(?:it|th[ia][st]|answer|result|solution|guess|option|choice|candidate|possib\w*|or)\b")
 _ONE_TOKEN = re.compile(r"\\[A-Za-z]+|.")
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"^\s*####\s*(.+?)\s*$", re.MULTILINE)
@@ -34,7 +35,6 @@ _OR = re.compile(
     r"(?:\\[,;: )]|[\s$,])*(?:\\text\s*\{\s*or\s*\}|or\b(?:\s+(?:maybe|perhaps|possibly|else))?)[\s$]*"
     r"(?P<other>-?(?:\d[\d,]*(?:\.\d+)?(?:/\d+)?|\\[dt]?frac\s*\{[^{}]*\}\s*\{[^{}]*\}))"
 )
-"""A second value that is offered behind a box."""
 _MINUS = re.compile(r"(?:^|[$=(\[:,]|\\[(\[])\s*-$")
 _ASSIGNED = re.compile(r"(?<![A-Za-z\\])(?P<name>[A-Za-z](?:_\{?\w\}?)?)\s*=\s*\$?\s*$")
 _DENIED_BEFORE = re.compile(
@@ -68,7 +68,7 @@ class _Box:
     r"""More than the one character that LaTeX takes stands behind a `\boxed` without braces."""
 
 
-def finals_of_reply(text: str) -> Finals:
+def finals_of_reply(text: str, question: str = "") -> Finals:
     """The final boxes of a model's reply, after any thinking."""
     if "</think>" in text:
         text = text.rpartition("</think>")[2]
@@ -76,18 +76,19 @@ def finals_of_reply(text: str) -> Finals:
         return Finals(reason="unfinished_thinking")
     if not text.strip():
         return Finals(reason="empty")
-    return _final_boxes(text) or Finals(reason="no_box")
+    return _final_boxes(text, question) or Finals(reason="no_box")
 
 
-def finals_of_file(text: str) -> Finals:
+def finals_of_file(text: str, question: str = "") -> Finals:
     """The final answer in a file: boxed, tagged, announced, or the file's few lines as they are."""
     text = without_closing_words(text.lstrip("\ufeff").strip())
     if not text:
         return Finals(reason="empty")
-    if boxed := _final_boxes(text):
+    if boxed := _final_boxes(text, question):
         return boxed
     if marked := _marked(text):
         return _all_or_empty(marked)
+    shown = displayed(text)
     text = displays_in_lines(text)
     lines = clean_lines(text)
     if values := announced(lines):
@@ -95,10 +96,11 @@ def finals_of_file(text: str) -> Finals:
     if not lines:
         return Finals(reason="empty")
     if len(lines) > MAX_BARE_LINES:
-        return Finals(reason="no_answer_marked")
+        readings = shown or stated(text, question, bare=False)
+        return Finals(readings[:1], stated=readings) if readings else Finals(reason="no_answer_marked")
     environment = "\\begin{" in text
     whole = " ".join(lines) if environment else ", ".join(line.rstrip(",;") for line in lines)
-    return Finals((whole,), stated=stated(text))
+    return Finals((whole,), stated=(*shown, *stated(text, question)))
 
 
 def reference_value(text: str) -> str:
@@ -132,7 +134,7 @@ def _all_or_empty(answers: list[str]) -> Finals:
     return Finals(different, stated=stated(different[0]) if len(different) == 1 else ())
 
 
-def _final_boxes(text: str) -> Finals | None:
+def _final_boxes(text: str, question: str) -> Finals | None:
     """The last box, with those before it that are as final as it; `None` if there is no box."""
     boxes = _boxes(text)
     if not boxes:
@@ -143,13 +145,16 @@ def _final_boxes(text: str) -> Finals | None:
         return Finals(reason="empty")
     if corrected := correction(text[boxes[-1].end :], boxes[-1].content):
         return Finals((corrected,))
-    if _denied(text, boxes[-1]) or takes_back(text[boxes[-1].end :]):
+    denied = _DENIED_BEFORE.search(_line_before(text, boxes[-1])) or _DENIED_BEHIND.match(text, boxes[-1].end)
+    if denied or takes_back(text[boxes[-1].end :]):
         return Finals(reason="taken_back")
     rivals, only_listed = [boxes[-1]], True
     for box, following in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):
         between = text[box.end : following.start]
         before = text[max(0, box.start - _NEAR) : box.start]
         if box.content is None or introduces(between) or supersedes(before, between):
+            break
+        if _is_step(text, box, following, question):
             break
         listed = only_listed and _is_listed(text, box, following)
         if listed or _as_final(text, box, following, between):
@@ -163,7 +168,6 @@ def _final_boxes(text: str) -> Finals | None:
 
 
 def _with_surroundings(text: str, box: _Box) -> str:
-    """The content of a box with the sign, unit or factor that stands right beside it."""
     content, behind = _unboxed(box.content or ""), unit_behind(text, box.end)
     if behind and not behind.startswith(" "):
         content = f"({content}){behind}" if behind[0] in "\\^" else content + behind
@@ -181,7 +185,6 @@ def _is_listed(text: str, box: _Box, following: _Box) -> bool:
 
 
 def _joined(text: str, boxes: list[_Box]) -> str:
-    """The boxes as one list, with the variables that they are assigned to if these are different."""
     contents = [_unboxed(box.content or "") for box in boxes]
     before = [_ASSIGNED.search(text[max(0, box.start - _NEAR) : box.start]) for box in boxes]
     names = [found["name"] if found else "" for found in before]
@@ -190,22 +193,21 @@ def _joined(text: str, boxes: list[_Box]) -> str:
     return ", ".join(dict.fromkeys(contents))
 
 
-def _denied(text: str, box: _Box) -> bool:
-    """Whether the text around a box says that it is not the answer."""
-    line_start = text.rfind("\n", 0, box.start) + 1
-    return bool(_DENIED_BEFORE.search(text[line_start : box.start]) or _DENIED_BEHIND.match(text, box.end))
-
-
 def _as_final(text: str, box: _Box, following: _Box, between: str) -> bool:
-    """Whether a box is presented as final like the one that follows it."""
     if "\n" not in between or not _SURROUNDINGS.sub("", between):
         return True
-    return _announced(text, box) and _announced(text, following)
+    return all(_ANNOUNCES.search(_line_before(text, each)) for each in (box, following))
 
 
-def _announced(text: str, box: _Box) -> bool:
-    line_start = text.rfind("\n", 0, box.start) + 1
-    return _ANNOUNCES.search(text[line_start : box.start]) is not None
+def _is_step(text: str, box: _Box, following: _Box, question: str) -> bool:
+    """Whether a box holds what was not asked for, and the following one what was, by the sentences around them."""
+    subjects = [_SUBJECT.search(text[max(0, each.start - _NEAR) : each.start]) for each in (box, following)]
+    first, second = (found["subject"] if found else "it" for found in subjects)
+    return not _NO_STEP.search(f"{first} {second}") and repeats(second, question) and not repeats(first, question)
+
+
+def _line_before(text: str, box: _Box) -> str:
+    return text[text.rfind("\n", 0, box.start) + 1 : box.start]
 
 
 def _boxes(text: str) -> list[_Box]:
@@ -227,7 +229,6 @@ def _boxes(text: str) -> list[_Box]:
 
 
 def _unboxed(content: str) -> str:
-    """Content of a box without boxes inside it."""
     closing: list[str] = []
 
     def kept(found: "re.Match[str]") -> str:

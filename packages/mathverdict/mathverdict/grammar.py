@@ -11,7 +11,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
-from .numbers import recurring
 from .tree import Node, Unparsable, number
 
 _FUNCTION_NAMES = (
@@ -21,6 +20,7 @@ _FUNCTION_NAMES = (
 FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 OPAQUE_FUNCTIONS = frozenset({"det", "arg", "deg", "dim", "ker", "Re", "Im"})
 COMMUTING = frozenset({"cap", "cup"})
+SERIES = frozenset({"sum", "prod"})
 _SYMBOL_NAMES = (
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
     "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar"
@@ -31,20 +31,14 @@ _MARK_NAMES = (
     "mathscr angle triangle odot square measuredangle"
 )
 MARKS = frozenset(_MARK_NAMES.split(" "))
-"""Commands that make a name of the letters behind them."""
 _DERIVATIVE = re.compile(
     r"\\frac\s*\{\s*d\s*(?P<top>\w*)\s*\}\s*\{\s*d\s*(?P<bottom>[A-Za-z])\s*\}"
     r"|(?<![A-Za-z\\])d(?P<t>[A-Za-z])\s*/\s*d(?P<b>[A-Za-z])(?![A-Za-z])"
 )
 _TOKEN = re.compile(
-    r"\s+|(?P<derivative>\x00\w*/\w\x00)"
-    r"|(?P<recurring>\d+\.\d*\\overline\s*\{\s*\d+\s*\})"
-    r"|(?P<number>\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+\.\d*|\.\d+|\d+)"
-    r"|\\text\s*\{\s*(?P<word>[A-Za-z]+)\s*\}"
-    r"|\\(?P<command>[A-Za-z]+|\|)"
-    r"|(?P<letter>[^\W\d_])"
-    r"|(?P<sign>[-+/^_!%'|,()\[\]{}=])"
-    r"|\\(?P<percent>%)",
+    r"\s+|(?P<derivative>\x00\w*/\w\x00)|(?P<number>\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+\.\d*|\.\d+|\d+)"
+    r"|\\text\s*\{\s*(?P<word>[A-Za-z]+)\s*\}|\\(?P<command>[A-Za-z]+|\|)|(?P<letter>[^\W\d_])"
+    r"|(?P<sign>[-+/^_!%'|,()\[\]{}=])|\\(?P<percent>%)",
     re.ASCII,
 )
 _MAX_TOKENS = 800
@@ -66,14 +60,13 @@ def parse(text: str) -> Node:
 
 
 class Token(NamedTuple):
-    """`kind` is "number", "recurring", "letter", "command", "derivative" or the character itself."""
+    """`kind` is "number", "letter", "command", "derivative" or the character itself."""
 
     kind: str
     text: str
 
 
 END = Token("end", "")
-"""Behind the last token."""
 
 
 class Stream:
@@ -154,6 +147,7 @@ class _Reader(Stream):
         super().__init__(tokens)
         self._depth = 0
         self._bars = 0
+        self._indices: set[str] = set()
 
     def sum(self) -> Node:
         self._depth += 1
@@ -188,7 +182,6 @@ class _Reader(Stream):
                 return left
 
     def _first_factor(self) -> Node:
-        r"""A factor, or a mixed number such as `2\frac{1}{3}`."""
         whole = self.peek()
         left = self._factor()
         if whole.kind != "number" or left.kind != "number" or left.rounded or not self.sees("frac"):
@@ -222,7 +215,6 @@ class _Reader(Stream):
         return self.peek(ahead).kind == "letter" and self.peek(-1).kind in {"letter", "command"}
 
     def _holds_figures(self) -> bool:
-        """Whether a bracket with nothing but figures in it comes next, as behind the name of a function."""
         ahead = 1
         while self.peek(ahead).kind in {"number", "+", "-", ","}:
             ahead += 1
@@ -244,14 +236,9 @@ class _Reader(Stream):
                 if self.sees("!"):
                     raise Unparsable("!!!")
                 node = Node("call", (node,), "double_factorial" if double else "factorial")
-            elif self.sees("%"):
-                self.next()
-                node = Node("divide", (node, number(100)))
             elif self.sees("'", "_") and node.kind == "symbol":
                 mark = self.next().kind
                 node = Node("symbol", name=node.name + mark + (self.raw() if mark == "_" else ""))
-                if mark == "'" and self.sees("("):
-                    node = Node("opaque", self._arguments(), node.name)
             elif node.kind == "symbol" and self._holds_figures():
                 node = Node("opaque", self._arguments(), node.name)
             else:
@@ -266,7 +253,6 @@ class _Reader(Stream):
         return Node("power", (base, self._script()))
 
     def _script(self) -> Node:
-        """A group, or the one token that LaTeX takes."""
         if self.sees("{"):
             return self._group()
         self.split_digit()
@@ -281,7 +267,6 @@ class _Reader(Stream):
         return node
 
     def _arguments(self) -> tuple[Node, ...]:
-        """What stands in brackets, separated by commas."""
         self.expect("(")
         bars, self._bars = self._bars, 0
         found = [self.sum()]
@@ -298,7 +283,7 @@ class _Reader(Stream):
             return self._group()
         if token.kind == "|":
             return self._absolute()
-        if token.kind in {"number", "recurring"}:
+        if token.kind == "number":
             return self._number()
         self.next()
         if token.kind == "letter":
@@ -311,9 +296,6 @@ class _Reader(Stream):
 
     def _number(self) -> Node:
         token = self.next()
-        if token.kind == "recurring":
-            fixed, _, period = token.text.replace(" ", "").partition(r"\overline")
-            return number(recurring(fixed, period.strip("{}")))
         text = token.text.replace(",", "")
         return number(Fraction(text.removesuffix(".")), rounded="." in text.removesuffix("."))
 
@@ -326,7 +308,7 @@ class _Reader(Stream):
         return Node("call", (node,), "abs")
 
     def _letter(self, name: str, single: bool) -> Node:
-        if name in {"e", "i"}:
+        if name in {"e", "i"} - self._indices:
             return Node("constant", name=name)
         if not single and name in _FUNCTION_LETTERS and self.sees("("):
             return Node("opaque", self._arguments(), name)
@@ -341,28 +323,20 @@ class _Reader(Stream):
             pair = (self._script(), self._script())
             return Node("divide", pair) if name == "frac" else Node("call", pair, "binomial")
         if name == "sqrt":
-            return self._root()
+            index = self._group() if self.sees("[") else number(2)
+            return Node("call", (self._script(), index), "root")
         if name in FUNCTIONS:
             return self._function(name)
-        if name in {"sum", "prod"}:
-            return self._series("sum" if name == "sum" else "product")
+        if name in SERIES:
+            return self._series(name)
         if name in {"lfloor", "lceil"}:
             self.at -= 1
             return Node("call", (self._group(),), "floor" if name == "lfloor" else "ceiling")
-        if name == "|":
-            inside = self.sum()
-            self.expect("|")
-            return Node("opaque", (inside,), "norm")
         if name in MARKS:
             return self._marked(name)
         raise Unparsable(name)
 
-    def _root(self) -> Node:
-        index = self._group() if self.sees("[") else number(2)
-        return Node("call", (self._script(), index), "root")
-
     def _marked(self, name: str) -> Node:
-        """A name of several letters: an angle, a segment, a vector."""
         letters = self.raw() if self.sees("{") else ""
         while not letters or (name in {"angle", "triangle", "measuredangle"} and self.sees("letter")):
             if not self.sees("letter", "number", *SYMBOLS):
@@ -391,9 +365,8 @@ class _Reader(Stream):
         return node if power is None else Node("power", (node, power))
 
     def _open_argument(self) -> Node:
-        """The product behind a function without brackets, up to the next function."""
         node = self._signed(self._factor)
-        while self._starts_factor() and not self.sees(*FUNCTIONS, *COMMUTING, "sum", "prod", "bmod", "setminus"):
+        while self._starts_factor() and not self.sees(*FUNCTIONS, *COMMUTING, *SERIES, "bmod", "setminus"):
             node = Node("multiply", (node, self._factor()))
         return node
 
@@ -408,13 +381,7 @@ class _Reader(Stream):
         high = self._script()
         if index.kind != "letter":
             raise Unparsable(index.text)
-        body = _bound(self._term(), index.text)
+        outside, self._indices = self._indices, self._indices | {index.text}
+        body = self._term()
+        self._indices = outside
         return Node(kind, (low, high, body), index.text)
-
-
-def _bound(node: Node, index: str) -> Node:
-    """`node` with the index of a sum as a variable, even if its letter is a constant elsewhere."""
-    if node.kind == "constant" and node.name == index:
-        return Node("symbol", name=index)
-    args = tuple(_bound(arg, index) for arg in node.args)
-    return Node(node.kind, args, node.name, node.value, node.rounded)

@@ -7,6 +7,7 @@ stays, in its place. Applied to the reference and to the answer alike.
 
 import re
 import unicodedata
+from functools import lru_cache
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ", "0123456789+-ni")
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋", "0123456789+-")
@@ -60,13 +61,12 @@ _OLD_FONTS = re.compile(r"\{\s*\\(?:rm|bf|it|sf)\s+([^{}]*)\}")
 _FUNCTION_TEXT = re.compile(
     r"\\text\{\s*(sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|lg|exp|gcd|lcm|max|Re|Im|min(?=\s*\}\s*[({_\\]))\s*\}"
 )
-_TEXT_AROUND = re.compile(r"\\text\{(?=[^{}]*\d)([^{}]*)\}")
 _NUMBER_TEXT = re.compile(r"\\text\{\s*([+-]?\d[\d,.]*)\s*\}")
 _NOT = re.compile(r"\\not\s*(=|<|>|\\in(?![A-Za-z])|\\equiv(?![A-Za-z]))")
 _NOT_NAMES = {"=": r"\ne ", "<": r"\ge ", ">": r"\le ", r"\in": r"\notin ", r"\equiv": r"\nequiv "}
 _DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
 _CHOSEN = re.compile(r"(?:\{\s*\}\s*)?[_^]\s*\{?(?P<n>\d+)\}?\s*C\s*_\s*\{?(?P<k>\d+)\}?")
-_CHOOSE = re.compile(r"\{([^{}]+)\\choose(?![A-Za-z])([^{}]+)\}")
+_STACKED = re.compile(r"(?:\{|(?<=^))([^{}]+)\\(choose|over)(?![A-Za-z])([^{}]+)(?:\}|(?=$))")
 _RECURS = re.compile(r"^(-?\d+\.\d{0,20}?)(?:(\d)\2{2,}|(\d{2,6})\3+)\s*(?:\.\.\.|\\[lc]?dots)$", re.ASCII)
 _MAGNITUDES = {
     "hundred": "10^{2}", "thousand": "10^{3}", "million": "10^{6}", "billion": "10^{9}", "trillion": "10^{12}",
@@ -82,7 +82,7 @@ _QUANTIFIER = re.compile(
 )
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"), ("__", "__"))
 _SAYING = r"(?:(?:the\s+)?(?:final\s+)?(?:answer|result|solution)\s*(?:is\s*:?|:|=)|there (?:is|are)|it is)"
-_ANSWER_IS = re.compile(rf"^(?:\\text\{{\s*{_SAYING}\s*\}}|{_SAYING}(?![A-Za-z]))\s*(?!not\b|no\b)", re.IGNORECASE)
+_ANSWER_IS = re.compile(rf"(?i)^(?:\\(?:text|math)\w*\s*\{{\s*{_SAYING}\s*\}}|{_SAYING}(?![A-Za-z]))\s*(?!not\b|no\b)")
 _LEADS = re.compile(
     r"^(?:(?:both|either)\s+|the\s+(?:point|pair|triple|vector|set|interval)\s+(?=[({\[]|\\[{l])|\\implies\s*|\\Rightarrow\s*|(?:approximately|about|exactly)\s+"
     r"|\\approx\s*|\+\s*(?=[\w\\(.])|\\therefore\s*|=\s*|:\s*)+",
@@ -109,7 +109,6 @@ _RENAMED = re.compile(rf"\\({'|'.join(_OTHER_NAMES)})(?![a-zA-Z])")
 _INVERSE = re.compile(r"(?<![A-Za-z\\])(?:asin|acos|atan)(?![A-Za-z])")
 _POWER_NUMBER = re.compile(r"\^\s*([+-]?\d+(?:\.\d+)?)(?![\d}])")
 _LONGEST = 4000
-"""A longer text is not an expression that is compared."""
 _COLOR = re.compile(r"\\(?:(?:text)?color|tag|label)\s*\{\w*\}\s*|\\(?:displaystyle|mathstrut)(?![A-Za-z])\s*")
 _EMPTY = re.compile(r"\\text\s*\{\s*\}|(?<![\\_^}])\{\s*\}")
 _FONT = re.compile(r"\\(?P<name>mathrm|mathbf|mathit|mathsf|boldsymbol|bm|pmb|mathop|textbf|textrm|text|fbox)\s*(?=\{)")
@@ -124,7 +123,6 @@ _UNIT_VECTOR = re.compile(
     r"\\hat\s*(?:\{\s*\\(?:mathbf|text|mathrm|boldsymbol)\s*\{\s*([ijk])\s*\}\s*\}|\{\s*\\?([ijk])(?:math)?\s*\}"
     r"|\s([ijk])(?![A-Za-z]))"
 )
-"""The roof over a unit vector, which other texts write as a bold letter."""
 
 
 def unescaped(text: str) -> str:
@@ -150,13 +148,11 @@ def unwrap(text: str) -> str:
 
 
 def without_lead(text: str) -> str:
-    r"""`text` without "the answer is" before it, or `\text{}` around figures."""
-    text = unwrap(text)
-    if found := _TEXT_AROUND.fullmatch(text):
-        text = unwrap(found[1])
-    return unwrap(_ANSWER_IS.sub("", text))
+    """`text` without "the answer is" before it."""
+    return unwrap(_ANSWER_IS.sub("", unwrap(text)))
 
 
+@lru_cache(maxsize=256)
 def normalize(text: str) -> str:
     """`text` in the one notation; idempotent for what it produces."""
     text = _unicode(unwrap(without_marks(without_math_marks(text))))
@@ -164,7 +160,7 @@ def normalize(text: str) -> str:
     text = re.sub(r"\{,\}(?=\d{3}(?!\d))", "", text).replace("{,}", ".")
     # A space command between groups of three digits is a thousands separator.
     text = re.sub(r"(?<=\d)\\[,;!: ]\s*(?=\d{3}(?!\d))", "", text)
-    text = re.sub(r"\\text\{\s*:\s*\}|\\colon(?![A-Za-z])|\{:\}", ":", text)
+    text = re.sub(r"\\text\{\s*:\s*\}|\\colon(?![A-Za-z])|\{:\}|\s*\\text\{\s*such that\s*\}", ":", text)
     text = " ".join(_SPACING.sub(" ", text).split())
     text = _EMPTY_SET.sub(r"\\emptyset", _SIZES.sub("", text))
     text = _SIZED.sub(r"\\\1", text)
@@ -178,7 +174,9 @@ def normalize(text: str) -> str:
     text = _NUMBER_TEXT.sub(r"\1", text)
     text = _FUNCTION_TEXT.sub(r"\\\1 ", text)
     text = _CHOSEN.sub(lambda found: rf"\binom{{{found['n']}}}{{{found['k']}}}", text)
-    text = _CHOOSE.sub(r"\\binom{\1}{\2}", text)
+    text = _STACKED.sub(
+        lambda found: rf"\{'binom' if found[2] == 'choose' else 'frac'}{{{found[1]}}}{{{found[3]}}}", text
+    )
     text = _RECURS.sub(lambda found: rf"{found[1]}\overline{{{found[2] or found[3]}}}", text)
     text = _DOTTED.sub(lambda found: rf"\overline{{{''.join(part or '' for part in found.groups())}}}", text)
     text = _QUANTIFIER.sub("", text)
@@ -191,14 +189,12 @@ def normalize(text: str) -> str:
 
 
 def _inward(found: "re.Match[str]") -> str:
-    """`(a,b]` for `]a,b]`, as open ends are written in much of Europe."""
     opening = "(" if found["open"] == "]" else "["
     closing = ")" if found["close"] == "[" else "]"
     return f"{found['space']}{opening}{found['ends']}{closing}"
 
 
 def _multiplied(found: "re.Match[str]") -> str:
-    """`5\\cdot 10^{6}` for "5 million"; what follows in the same `\\text{}` stays in it."""
     factor = rf"\cdot {_MAGNITUDES[found['name']]}"
     if found["open"] and not found["close"]:
         return factor + r"\text{"
@@ -218,7 +214,6 @@ def _vulgar_fraction(found: "re.Match[str]") -> str:
 
 
 def _plain(text: str) -> str:
-    """Programmers' notation in LaTeX."""
     text = text.replace("**", "^").replace("<=", r"\le ").replace(">=", r"\ge ").replace("!=", r"\ne ")
     text = re.sub(r"(?<!\\)\*", r"\\cdot ", text)
     text = _INVERSE.sub(lambda found: "arc" + found[0][1:], text)
@@ -226,12 +221,10 @@ def _plain(text: str) -> str:
     text = _PLAIN_FUNCTION.sub(r"\\\1", text)
     text = _PLAIN_NAME.sub(lambda found: "\\" + _NAMES.get(found[1], found[1]) + " ", text)
     # math-verify takes 60 degrees for the number 60, which is right for an answer and wrong for an argument.
-    text = _DEGREE_ARGUMENT.sub(r"\1\\frac{\2\\pi}{180}", text)
-    return _POWER_NUMBER.sub(r"^{\1}", text)
+    return _POWER_NUMBER.sub(r"^{\1}", _DEGREE_ARGUMENT.sub(r"\1\\frac{\2\\pi}{180}", text))
 
 
 def _with_roots(text: str) -> str:
-    r"""`\sqrt{2-\sqrt{3}}` for `√(2-√3)` and `sqrt(2-sqrt(3))`."""
     closing: list[str] = []
 
     def kept(found: "re.Match[str]") -> str:
@@ -256,9 +249,7 @@ def without_marks(text: str) -> str:
 
 def without_math_marks(text: str) -> str:
     """A text without the `$` around its formulas; those of currencies stay."""
-    if len(_DOLLAR.findall(text)) % 2:
-        return text
-    return _INLINE.sub(lambda found: found[1] or found[2], text)
+    return text if len(_DOLLAR.findall(text)) % 2 else _INLINE.sub(lambda found: found[1] or found[2], text)
 
 
 def _without_fonts(text: str) -> str:

@@ -134,7 +134,6 @@ def same_notation(gold: str, given: str, equal: Equal) -> bool | None:
 
 
 def _bare_for(form: Notation, given: str, equal: Equal) -> bool:
-    """Whether a bare answer is enough for the reference's notation."""
     if form.kind == "base":
         return given.strip("{} ").lstrip("0") == form.parts[0]
     if form.kind == "ratio" and len(form.parts) == 2 and _is_reduced(form.parts):
@@ -148,7 +147,6 @@ def _is_reduced(parts: tuple[str, ...]) -> bool:
 
 
 def _added(gold: str, other: Notation, equal: Equal) -> bool:
-    """Whether an answer in a notation says the same as a reference without it."""
     if other.kind == "ratio" and len(other.parts) == 2:
         return equal(gold, f"({other.parts[0]})/({other.parts[1]})")
     if other.kind == "residue":
@@ -172,7 +170,6 @@ def _same_time(left: tuple[str, ...], right: tuple[str, ...], _: Equal) -> bool:
 
 
 def _of_day(time: tuple[str, ...]) -> int:
-    """The hour from midnight of a time with a.m. or p.m."""
     return int(time[0]) % 12 + (12 if time[2] == "p" else 0) if int(time[0]) < 13 else int(time[0])
 
 

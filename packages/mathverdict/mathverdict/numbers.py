@@ -10,7 +10,6 @@ from fractions import Fraction
 
 MAX_DIGITS = 400
 TOLERANCE = Fraction(1, 10**6)
-"""Relative and absolute: 0.333333 is 1/3, and 1e-9 is not 0."""
 _GROUPED = r"\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d{1,3}(?:_\d{3})+"
 _UNSIGNED = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d*)?|\.\d+)"
 _DECIMAL = re.compile(rf"[+-]?\s*{_UNSIGNED}", re.ASCII)

@@ -30,7 +30,6 @@ _PART = re.compile(
     r"(?:(?:\\text\{)?\s*and\s*\}?)?"
 )
 _DOUBTFUL = frozenset("KTAVWCF")
-"""Letters that are more than a unit: "7 K" may be seven thousand."""
 _POWER = r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
 _BEFORE = r"(?:(?P<shape>sq(?:uare|\.)?|cu(?:bic|\.)?)\s+)?"
 _MARKED = re.compile(
@@ -67,7 +66,6 @@ _TRAILING = re.compile(
 _OF = re.compile(r"^(?:of (?:the|an?|all|his|her|their|its)(?: (?:the|whole|entire|total))?) ")
 Equal = Callable[[str, str], bool]
 _DIRECTIONS = frozenset({"increase", "decrease", "profit", "loss", "gain", "drop", "discount"})
-"""Units of a change that say which one it is."""
 _FULL_TURN = 7
 """Above 2π a bare reference for an angle is in degrees."""
 
@@ -193,6 +191,8 @@ def _canonical(groups: dict[str, str | None]) -> str:
 
 def same_quantity(gold: Quantity, given: Quantity, equal: Equal) -> bool:
     """Whether an answer is the reference's quantity, in its unit, another of that dimension, or without one."""
+    if given.unit and quantity_of(given.figure).unit:
+        return False
     scale = _scale(gold.unit, given.unit)
     if scale is not None:
         number = read_number(given.figure)
@@ -231,9 +231,7 @@ def same_parts(gold: str, given: str) -> bool | None:
     if not _parts_of(gold) and not _parts_of(given):
         return None
     left, right = (_total(_parts_of(text) or [quantity_of(text)]) for text in (gold, given))
-    if left is None or right is None or left[1] != right[1]:
-        return False
-    return same_number(left[0], right[0])
+    return left is not None and right is not None and left[1] == right[1] and same_number(left[0], right[0])
 
 
 def _scale(gold: str, given: str) -> Fraction | None:
@@ -245,7 +243,6 @@ def _scale(gold: str, given: str) -> Fraction | None:
 
 
 def _total(parts: list[Quantity]) -> tuple[Plain, tuple[tuple[str, int], ...]] | None:
-    """The sum of the parts in base units, and its dimensions."""
     found: list[tuple[Plain, Measure]] = []
     for part in parts:
         number, unit = read_number(part.figure), measure(part.unit)

@@ -30,14 +30,12 @@ _OF_ONE_SIGN = {
     **dict.fromkeys(("-0", r"\le"), r"(-\infty,0]"),
     **dict.fromkeys(("*", r"\ne"), r"(-\infty,0)\cup(0,\infty)"),
 }
-"""Which reals a mark leaves, by its signs in order."""
 _DISTANCE = re.compile(r"\|\s*(?P<name>[A-Za-z])\s*(?:(?P<sign>[-+])\s*(?P<shift>[^|]+))?\|")
 _BUILDER = re.compile(
     rf"\\\{{\s*(?P<name>[a-z])\s*(?:\\in\s*{_REALS}\s*)?(?:\\mid|\\vert|\||:)\s*(?P<condition>.+)\\\}}", re.DOTALL
 )
 _NAME = re.compile(r"[A-Za-z]|\\[a-z]+")
 _MOST = 40
-"""More inequalities are not read."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,8 @@ def real_set(text: str) -> RealSet | None:
         parts = [real_set(part) or _points(part) for part in form.elements]
         return _united([part for part in parts if part]) if all(parts) else None
     if form.kind in {"()", "[]", "(]", "[)"} and len(form.elements) == 2:
-        return _interval(form.kind, form.elements)
+        low, high = _end(form.elements[0], -1, form.kind[0] == "("), _end(form.elements[1], 1, form.kind[1] == ")")
+        return RealSet((Piece(low, high),)) if low and high and _distance(low, high) <= -9 else None
     return None
 
 
@@ -120,16 +119,9 @@ def _distance(left: End, right: End, rounded: bool = False) -> int:
 
 
 _place = cmp_to_key(_distance)
-"""The key that puts ends in order."""
-
-
-def _interval(kind: str, ends: tuple[str, ...]) -> RealSet | None:
-    low, high = _end(ends[0], -1, kind[0] == "("), _end(ends[1], 1, kind[1] == ")")
-    return RealSet((Piece(low, high),)) if low and high and _distance(low, high) <= -9 else None
 
 
 def _end(text: str, direction: int, is_open: bool) -> End | None:
-    """The low (`direction` -1) or high (1) end of a piece that `text` says, if it is one."""
     if found := _INFINITE.fullmatch(text):
         return End(None, direction) if is_open and int(f"{found['sign']}1") == direction else None
     value = real_number(text)
@@ -145,7 +137,6 @@ def _points(text: str) -> RealSet | None:
 
 
 def _without(text: str) -> RealSet | None:
-    """What a difference of a set and finitely many points leaves."""
     base_text, *rest = split_top(text, r"\\setminus(?![A-Za-z])")[0]
     base, points = real_set(base_text), _points(rest[0]) if len(rest) == 1 else None
     if base is None or points is None:
@@ -156,7 +147,6 @@ def _without(text: str) -> RealSet | None:
 
 
 def _of_alternatives(elements: tuple[str, ...]) -> RealSet | None:
-    """The union of inequalities in one variable; where they overlap, all of them are meant at once."""
     if len(elements) > _MOST:
         return None
     parts = [_of_inequality(found) if (found := relation_of(element)) else None for element in elements]
@@ -191,7 +181,6 @@ def _of_inequality(relation: Relation) -> RealSet | None:
 
 
 def _of_distance(found: "re.Match[str]", sign: str, bound: str) -> RealSet | None:
-    """`|x - a| < b`."""
     middle = f"-({found['sign']}({found['shift']}))" if found["shift"] else "0"
     name = found["name"]
     if sign in {"<", r"\le"}:

@@ -23,7 +23,6 @@ ORDERS = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 """Each sign of an inequality and what it is from the other end."""
 _TURNED = {**ORDERS, **{sign: sign for sign in ("=", r"\ne", r"\sim", r"\cong", r"\perp", r"\parallel")}}
 _NOT_ASKED_FOR = re.compile(r"(?<![\^_\d{])\d|(?<![\\A-Za-z])[A-Za-z]{3,}")
-"""Coefficients, and words."""
 _NAMED = re.compile(
     r"[fghFGT]\s*\^\s*\{?\s*(?:-1|\(\d\))\s*\}?\s*\([a-z\d]+\)|\(?[fgh]\s*\\circ\s*[fgh]\)?\s*\([a-z\d]+\)|[A-Z]\s*\^\s*\{?-1\}?"
     r"|(?:\\mathbb\s*\{\s*[EP]\s*\}|[EP]|\\text\{\s*(?:Var|Cov|SD|E|P|Area|area|Volume)\s*\})\s*[(\[][^=<>]{1,30}[)\]]"
@@ -45,7 +44,7 @@ _KINDS = {
     "determinant": "det",
 }
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split(" ")}
-_LEFT_TO_DO = re.compile(rf"\\(?P<name>{'|'.join(_KIND_OF)})(?![A-Za-z])|\\frac\s*\{{\s*d\s*\}}")
+_LEFT_TO_DO = re.compile(rf"\\(?P<name>{'|'.join(_KIND_OF)})(?![A-Za-z])|\\frac\s*\{{\s*d\s*\}}\s*\{{\s*d\s*[a-z]")
 _AT_A_GLANCE = re.compile(
     r"\\gcd\s*\(\s*-?\d(?:\s*,\s*-?\d)+\s*\)"
     r"|\\l(?P<kind>floor|ceil)\s*-?(?:\d(?:\.\d+)?|\.\d+|\\frac\s*\{\d\}\s*\{\d\}|\d/\d)\s*\\r(?P=kind)(?![A-Za-z])"
@@ -54,7 +53,7 @@ _MATRIX = re.compile(r"\\begin\{[pbvBV]?matrix\}")
 _RESIDUE = re.compile(r"(?<![\d.^{])\d+\s*\\bmod")
 """A number that is one already; anything longer before `\\bmod` is a division to be done."""
 _LEAST = re.compile(r"_\s*\{?\s*\\(?:min|max)(?![A-Za-z])")
-"""A name such as `x_{\\min}`."""
+_BETWEEN_BOUNDS = re.compile(r"\[[^=]*\]\s*_\s*(?:\w|\{[^{}]*\})\s*\^\s*(?:\w|\{[^{}]*\})")
 _SUBSCRIPTS = re.compile(r"_\s*\{[^{}]*\}")
 
 
@@ -160,7 +159,6 @@ def same_relation(gold: Relation, given: Relation, equal: Equal) -> bool:
 
 
 def _turned(relation: Relation) -> Relation | None:
-    """The relation read from its other end."""
     signs = [_TURNED.get(sign, "") for sign in relation.signs]
     return Relation(relation.sides[::-1], tuple(signs[::-1])) if all(signs) else None
 
@@ -173,7 +171,6 @@ def _same_equation(gold: Relation, given: Relation, equal: Equal) -> bool:
 
 
 def _multiple(gold: Relation, given: Relation) -> int:
-    """As `expressions.proportional`, of the differences of the sides."""
     trees = [tree_of(side) for relation in (gold, given) for side in (relation.sides[0], relation.sides[-1])]
     if len(gold.sides) != 2 or len(given.sides) != 2 or any(tree is None for tree in trees):
         return 0
@@ -186,8 +183,6 @@ def _same_inequality(gold: Relation, given: Relation) -> bool:
     if len(gold.signs) != 1 or len(given.signs) != 1:
         return False
     factor = _multiple(gold, given)
-    if gold.signs[0] == given.signs[0] == r"\ne":
-        return factor != 0
     if factor == 1:
         return gold.signs[0] == given.signs[0] and gold.signs[0] in ORDERS
     return factor == -1 and ORDERS.get(gold.signs[0]) == given.signs[0]
@@ -230,4 +225,4 @@ def _answered(text: str) -> str:
     relation = relation_of(text) if _LEFT_TO_DO.match(text) else None
     if relation is None or not relation.is_equation:
         return text
-    return "=".join(relation.sides[1:])
+    return "=".join(side for side in relation.sides[1:] if not _BETWEEN_BOUNDS.fullmatch(side))

@@ -25,8 +25,7 @@ _SAID = tuple(
             rf"(?:(?:where|with|for|for some|for any|for all|for every)\s*)?\}}?\s*"
             rf"(?:{_LETTER}\s*(?:\\in|∈|\\text\s*\{{\s*is\s*|is|being)\s*(?:an?\s+|any\s+|some\s+)*(?:{domain})"
             rf"|(?:for|with)\s+(?:(?:an?|any|some|all|every"
-            rf"|arbitrary)\s+)*(?:{domain})[\s}}]+{_LETTER.replace('letter', 'named')})"
-            r"\s*[\s})$.]*$",
+            rf"|arbitrary)\s+)*(?:{domain})[\s}}]+{_LETTER.replace('letter', 'named')})\s*[\s}})$.]*$",
             re.IGNORECASE,
         ),
     )
@@ -56,7 +55,6 @@ _FAMILY = re.compile(
     r"\$?\s*\\(?:left\\)?\{(?P<value>(?:[^{}|:]|\{[^{}]*\})+?)(?:\\(?:mid|colon|vert)(?![A-Za-z])|[:|])"
     r"(?P<said>\s*[a-z]\s*\\in\s*\\mathbb\s*\{?\s*Z\s*\}?)\s*\\(?:right\\)?\}\s*\$?"
 )
-r"""`\{2k\pi : k\in\mathbb{Z}\}`."""
 
 
 def with_letters_of(gold: str, given: str) -> tuple[str, str]:
@@ -118,7 +116,6 @@ def bound_renamed(gold: str, given: str) -> str:
 
 
 def _said(text: str) -> tuple[str, str, frozenset[str]]:
-    """A text without what it says of a letter at its end, of which domain that is, and the letter."""
     if len(text) > 400:
         return text, "", frozenset()
     text = _FAMILY.sub(r"\g<value>, \g<said>", text) if _FAMILY.fullmatch(text) else text

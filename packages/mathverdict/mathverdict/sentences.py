@@ -3,13 +3,15 @@ its last sentence: "The probability is **3/7**.", "He runs 540 meters per week."
 
 Invariant: a line or sentence that denies, doubts, offers alternatives or asks states nothing. All that stands below a
 bare "Answer:" belongs to the value. What a sentence says before, in and behind the value has to be of the few forms
-that cannot change it; a second sentence that gives the same thing another value makes both worthless.
+that cannot change it, or of the question; a second sentence that gives the same another value makes both worthless.
 """
 
 import re
+from functools import lru_cache, partial
 
 from .corrections import correction
 from .normalize import without_math_marks
+from .units import measure
 from .words import in_figures, takes_back
 
 _LONGEST = 600
@@ -32,43 +34,57 @@ _DOUBT = re.compile(
     re.IGNORECASE,
 )
 _CHANGES = re.compile(
-    r"\b(?:half|twice|thrice|double|triple|minus|plus|less|more|fewer|than|squared|cubed|(?:\d|times) (?:times|the)|or|"
-    r"(?:opposite|negative|inverse|reciprocal|square|cube|root|logarithm|log|complement|multiple|percent"
-    r"|fraction) of)\b"
-    r"(?! than\b)",
+    r"\b(?:half|twice|thrice|double|triple|minus|plus|less|more|fewer|than|squared|cubed|(?:\d|times) (?:times|the)|or"
+    r"|(?:opposite|negative|inverse|reciprocal|square|cube|root|logarithm|log|complement|multiple|percent|fraction) of"
+    r")\b(?! than\b)",
     re.IGNORECASE,
 )
 _LEAD = re.compile(
-    r"(?:(?:so|thus|hence|therefore|consequently|then|finally|and|now|overall|in conclusion|in total|as a result|"
+    r"\A(?:(?:so|thus|hence|therefore|consequently|then|finally|and|now|overall|in conclusion|in total|as a result|"
     r"this means|it follows that|we (?:conclude|see|find|have) that|that is|i\.e\.|clearly|answer)\s*[,:]?\s+)+",
     re.IGNORECASE,
 )
 _ADVERB = (
-    r"(?:(?:exactly|only|precisely|therefore|thus|then|hence|a total of|also|simply|just|now|equal to|given by"
-    r"|in total|indeed|found to be|as follows|about|approximately|:)\s*)*"
+    r"(?:(?:exactly|definitely|only|precisely|therefore|thus|then|hence|a total of|also|simply|just|now|equal to|about"
+    r"|given by|in total|indeed|found to be|as follows|approximately|:)\s*)*"
 )
 _VERB = (
     r"(?:(?:went|goes|is) (?:up|down) by|(?:increased|decreased|rose|fell|grew|dropped) by|(?:falls|occurs|is) on"
-    r"|(?:is|are|arrives|leaves|ends|starts|meets?) at|has (?:the )?(?:equation|value)|is|are|was|were|equals?|gives?"
-    r"|gets?|obtains?|have|has|had|costs?|needs?|pays?|paid|makes?|made|takes?|took|spends?|spent|travels?|travell?ed"
-    r"|walks?|walked|runs?|ran|drives?|drove|measures?|earns?|earned|saves?|saved|contains?|becomes?|yields?|sells?"
-    r"|sold|buys?|bought|totals|reads?|weighs?|(?:comes|amounts|adds up|works out|simplifies|reduces|evaluates"
-    r"|converges|tends) to|sums? to|approaches|finds?|must be|should be|to be)"
+    r"|(?:is|are|arrives|leaves|ends|starts|meets?|crosses) at|(?:is|are) defined for|has (?:the )?(?:equation|value)"
+    r"|is|are|was|were|equals?|gives?|gets?|obtains?|have|has|had|costs?|needs?|pays?|paid|makes?|made|takes?|took"
+    r"|spends?|spent|travels?|travell?ed|walks?|walked|runs?|ran|drives?|drove|measures?|earns?|earned|saves?|saved"
+    r"|contains?|becomes?|yields?|sells?|sold|buys?|bought|totals|reads?|weighs?|(?:comes|amounts|adds up|works out"
+    r"|simplifies|reduces|evaluates|converges|tends) to|sums? to|approaches|finds?|must be|should be|to be)"
 )
 _STATES = re.compile(rf"(?P<subject>.*\S)\s+{_VERB}\s*:?\s+{_ADVERB}(?P<value>\S.*)", re.IGNORECASE | re.DOTALL)
 _NO_TAIL = (
-    r"hundred|thousand|million|billion|dozens?|power|base|cents?|percent\w*|than|not|less|more|fewer|one|two|three"
-    r"|four|five|six|seven|eight|nine|ten|twenty|half|halves|thirds?|quarters?|tenths?|th|and|or|but|short|off|away"
-    r"|wrong|other|another|except|between|below|above|under|over|minus|plus|times|squared|cubed|degrees?|if|unless|mod"
-    r"|modulo"
+    r"hundred|thousand|million|billion|dozens?|power|base|cents?|percent\w*|than|not|less|more|fewer|one|two|three|four"
+    r"|five|six|seven|eight|nine|ten|twenty|half|halves|thirds?|quarters?|tenths?|th|and|or|but|short|off|away|wrong|mod"
+    r"|other|another|except|between|below|above|under|over|minus|plus|times|squared|cubed|degrees?|if|unless|modulo"
 )
+_NO_REPETITION = re.compile(rf"\b(?:{_NO_TAIL}|at least|at most|up to|all of)\b|[^\w\s.,*'\u2019]", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z][A-Za-z'\u2019]*")
+_stem = partial(re.compile(r"(?<=\w)(?:ing|e?d|e?s|e)+$").sub, "")
+_FORMULA = re.compile(r"(?<!\\)\$(?=[^\s$])[^$]+(?<!\s)\$(?!\d)|\\\([^()]+\\\)")
+_FIGURE = re.compile(r"[-\u2212]?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?")
+_CLAUSE = re.compile(
+    r"\A(?:.*(?:,\s*(?:and\s+)?(?:so|thus|hence|therefore|which gives|giving|(?:so\s+)?we (?:see|find|get|have|obtain)"
+    r"(?: that)?|that is)|\band(?= \w+ing gives\b))|[A-Z][a-z]+ing(?:\b[^:]*:|,))\s+",
+    re.DOTALL,
+)
+_REASON = re.compile(r",\s*(?:since|because)\s.*", re.DOTALL)
+_IT_IS = re.compile(r"\b(it|that)['\u2019]s\b", re.IGNORECASE)
+_YES_OR_NO = re.compile(r"(?:yes|no)\b[,.:;]? \w", re.IGNORECASE)
+_NO_FIGURE = re.compile(r"[^-\d\s.,/$]")
+_NOTHING = "nothing that is named"
 _TAIL = re.compile(
-    rf"\s+(?:in total|in all|altogether|left|each|every|per|to|in|for|on|at|of|from|with|after|total|today|overall"
-    rf"|,\s*as)"
-    rf"(?:\s+(?!(?:{_NO_TAIL})\b)[A-Za-z][A-Za-z'\u2019-]*)*\s*$",
+    rf"\s+(?:in total|in all|altogether|left|long|wide|high|tall|deep|each|every|per|to|in|for|on|at|of|from|with|after"
+    rf"|total|today|overall|,\s*as)(?:\s+(?!(?:{_NO_TAIL})\b)[A-Za-z][A-Za-z'\u2019-]*)*\s*$",
     re.IGNORECASE,
 )
 _ENDING = " .,;:*_"
+_FUNCTION_WORDS = "so thus hence therefore there it he she we they the a an is are was were be of at to for from on by \
+with this that these those such each has have will can point value total still"
 _HEADING = re.compile(r"^#{1,6}\s+(?!#)")
 _EMPHASIS = re.compile(r"(?<![\w)\]}*])(\*\*|__)(?=[^\s*_])(.{1,200}?)(?<=[^\s*_])\1(?![\w(*])")
 _DISPLAY = re.compile(
@@ -117,41 +133,83 @@ def displays_in_lines(text: str) -> str:
     return "".join(parts)
 
 
-def stated(text: str) -> tuple[str, ...]:
-    """The readings of the value that the last sentence of `text` states, with and without what follows it."""
+def displayed(text: str) -> tuple[str, ...]:
+    """The formula that `text` ends with, displayed behind words that lead to it."""
+    *_, lead, formula, behind = ["", "", *_DISPLAY.split(text)]
+    lead = _ENDS.split(lead.strip())[-1]
+    if behind.strip(_ENDING) or not _UNFINISHED.search(lead) or _DOUBT.search(lead) or _CHANGES.search(lead):
+        return ()
+    return (" ".join(formula.split()),)
+
+
+def stated(text: str, question: str = "", bare: bool = True) -> tuple[str, ...]:
+    """The readings of the value that the last sentence of `text` states, with and without what follows it; unless
+    `bare` is allowed the sentence has to say of what it is the value."""
     sentences = [part for part in _ENDS.split(text.strip()) if part.strip(_ENDING)]
     if not sentences or len(sentences[-1]) > _LONGEST:
         return ()
     *before, last = sentences
     if corrected := correction(last, ""):
         return (corrected,)
-    subject, readings = _statement(last)
-    for sentence in before:
-        other, values = _statement(sentence) if len(sentence) <= _LONGEST else ("", ())
-        if other and other == subject and not set(values) & set(readings):
+    question = " ".join(question.split()).casefold()
+    subject, readings = _statement(last, question)
+    for sentence in before if subject else ():
+        other, values = _statement(sentence, question) if len(sentence) <= _LONGEST else ("", ())
+        if other == subject and not set(values) & set(readings):
             return ()
-    return readings
+    return readings if bare or subject not in {"", _NOTHING} else ()
 
 
-def _statement(sentence: str) -> tuple[str, tuple[str, ...]]:
+def _statement(sentence: str, question: str) -> tuple[str, tuple[str, ...]]:
     """What a sentence speaks of, and the readings of the value that it states."""
-    emphasized = [found["value"] or found["other"] for found in _EMPHASIZED.finditer(sentence)]
-    emphasized = [value.strip() for value in emphasized if not value.strip().endswith(":")]
-    bare = without_math_marks(_EMPHASIZED.sub(lambda found: found["value"] or found["other"], sentence)).strip(_ENDING)
-    bare = _LEAD.sub("", bare, count=1) if _LEAD.match(bare) else bare
+    sentence = _IT_IS.sub(r"\1 is", sentence)
+    plain = _EMPHASIZED.sub(lambda found: found["value"] or found["other"], sentence)
+    bare = without_math_marks(_REASON.sub("", plain)).strip(_ENDING)
+    bare = _LEAD.sub("", _CLAUSE.sub("", bare), count=1)
+    if _YES_OR_NO.match(bare):
+        return "", (bare,)
+    if _DOUBT.search(sentence):
+        return "", ()
+    repeated = _repeated(plain, _asked(question)) if question else ("", ())
     found = _STATES.fullmatch(bare)
     if found is None:
         clause = bare.rpartition(", ")[2]
-        if _DOUBT.search(bare):
-            return "", ()
-        return "", (bare, clause) if re.fullmatch(r"[A-Za-z]{2,} .*", clause) else (bare,)
+        clauses = (bare, clause) if re.fullmatch(r"[A-Za-z]{2,} .*", clause) else (bare,)
+        return repeated[0] or ("" if _NO_FIGURE.search(bare) else _NOTHING), (*repeated[1], *clauses)
     subject = found["subject"]
-    if _DOUBT.search(sentence) or _CHANGES.search(subject) or re.search(r"[=<>]", subject):
-        return "", ()
+    if _CHANGES.search(subject) or re.search(r"[=<>]", subject):
+        return repeated[0], (*repeated[1], bare)
     readings = _readings(found["value"])
-    if len(emphasized) == 1 and emphasized[0] != bare and found["value"].startswith(emphasized[0].strip("$ .")):
-        readings = (*readings, emphasized[0].strip(_ENDING))
+    told = bare[len(subject) :].strip().casefold()
+    if f"{told}?" in question and _WORD.fullmatch(subject):
+        return told, (subject,)
+    readings = (*readings, *repeated[1], *((bare,) if "," in bare or " and " in bare else ()))
     return " ".join(subject.casefold().split()), tuple(dict.fromkeys(readings))
+
+
+def _repeated(sentence: str, asked: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+    """The other words of a sentence and its one value, if all of these words are of the question."""
+    values = list(_FORMULA.finditer(sentence)) or list(_FIGURE.finditer(sentence))
+    if len(values) != 1:
+        return "", ()
+    before, behind = sentence[: values[0].start()], sentence[values[0].end() :]
+    words = _WORD.findall(f"{_LEAD.sub('', before.lstrip(_ENDING))} {behind}".casefold())
+    doubtful = _CHANGES.search(before) or _NO_REPETITION.search(before + behind)
+    if doubtful or not words or not asked.issuperset(map(_stem, words)):
+        return "", ()
+    value, unit = values[0][0], _WORD.match(behind.lstrip(" $"))
+    value = value.strip("$\\() ") if value.startswith(("$", "\\(")) else value
+    return " ".join(words), (f"{value} {unit[0]}" if unit and measure(unit[0]) else value,)
+
+
+def repeats(words: str, question: str) -> bool:
+    """Whether `words` say nothing that the question does not."""
+    return _asked(" ".join(question.split()).casefold()).issuperset(map(_stem, _WORD.findall(words.casefold())))
+
+
+@lru_cache(maxsize=16)
+def _asked(question: str) -> frozenset[str]:
+    return frozenset(map(_stem, _WORD.findall(f"{_FUNCTION_WORDS} {question}")))
 
 
 def _readings(value: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ before a tuple.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 
 from .relations import is_name, relation_of, split_top, tree_of
 from .tree import symbols
@@ -18,17 +18,18 @@ _OPENING, _CLOSING = "([{", ")]}"
 _ENVIRONMENT = re.compile(
     r"^\\begin\{(?P<name>[pbvBV]?matrix|array)\}(?:\{[^{}]*\})?(?P<rows>.*)\\end\{(?P=name)\}$", re.DOTALL
 )
-_GROUPED_NUMBER = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d)")
+_ungrouped = partial(re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d)").sub, lambda number: number[0].replace(",", ""))
 _CASES = re.compile(
     r"^\\begin\{(?P<name>cases|aligned|array)\}(?:\{[^{}]*\})?(?P<rows>(?=.*=).*)\\end\{(?P=name)\}$", re.DOTALL
 )
+_PIECEWISE = re.compile(r"(?:[^=&]{1,40}=\s*)?\\begin\{cases\}(?P<rows>(?:[^&\\]|\\(?!\\))+&.*)\\end\{cases\}")
+_IF = re.compile(r"\\text\{\s*(?:if|for|when)\s*\}")
 _MEMBER = re.compile(r"^[A-Za-z]\s*\\in(?![a-z])\s*")
 _NAMED_MATRIX = re.compile(
     r"^(?:[A-Z]|\\vec\s*\{?\s*[a-z]\s*\}?|\\nabla\s*[a-zA-Z](?:\s*\([a-z, ]+\))?)"
     r"(?:\s*\^\s*\{?(?:-?\d|T)\}?)?\s*=\s*(?=[^=&(]{0,40}?(?:\\begin|\\langle))"
 )
 _ONE_NAME = re.compile(r"(?:[A-Za-z]|\\lambda)\s*=\s*(?P<values>[^=<>,]+,[^=<>]+)")
-"""`x=2,3`: one name for several values."""
 _PLUS_MINUS = re.compile(r"\\pm(?![a-z])")
 _UNIT = (
     r"\\text\{\s*([ijk])\s*\}|\\(?:vec|hat|bar|mathbf|boldsymbol|widehat|overrightarrow)\s*"
@@ -57,6 +58,9 @@ class Structure:
 def structure_of(text: str) -> Structure | None:
     """The outer form of the spelled `text`; `None` for a single expression."""
     text = text.strip()
+    if (found := _PIECEWISE.fullmatch(text)) and "&=" not in text.replace(" ", ""):
+        rows = [row.replace("&", ",") for row in _IF.sub("", found["rows"]).split(r"\\") if row.strip()]
+        return Structure("{}", tuple(f"({re.sub(r'[,. ]+,', ',', row.strip(' ,.'))})" for row in rows))
     if found := _CASES.match(text):
         lines = [line.replace("&", "").strip(" ,") for line in found["rows"].split(r"\\")]
         return Structure("list", tuple(line for line in lines if line))
@@ -64,14 +68,14 @@ def structure_of(text: str) -> Structure | None:
         rows = [row for row in found["rows"].split(r"\\") if row.strip()]
         kind = "determinant" if found["name"] in {"vmatrix", "Vmatrix"} else "matrix"
         return Structure(kind, tuple(row.strip() for row in rows))
-    parts = split_top(text, r"\\cup(?![A-Za-z])")[0]
-    if len(parts) > 1:
-        return Structure("union", tuple(parts)) if all(structure_of(part) for part in parts) else None
     if bracketed := _bracketed(text):
         return bracketed
-    text = _GROUPED_NUMBER.sub(lambda number: number[0].replace(",", ""), text)
+    text = _ungrouped(text)
     elements = [part for part in split_top(text, "[,;]")[0] if part]
-    return Structure("list", tuple(elements)) if len(elements) > 1 else None
+    if len(elements) > 1:
+        return Structure("list", tuple(elements))
+    parts = split_top(text, r"\\cup(?![A-Za-z])")[0]
+    return Structure("union", tuple(parts)) if len(parts) > 1 and all(structure_of(part) for part in parts) else None
 
 
 def _bracketed(text: str) -> Structure | None:
@@ -97,8 +101,10 @@ def expanded(text: str) -> str:
     text = _NAMED_MATRIX.sub("", _MEMBER.sub("", text))
     if text.startswith(r"\{") and text.endswith(r"\}") and not re.search(r"[|:]|\\mid|\\vert", text):
         return rf"\{{{expanded(text[2:-2])}\}}" if r"\pm" in text else text
-    if len(_PLUS_MINUS.findall(text)) == 1:
-        return f"{_PLUS_MINUS.sub('+', text).lstrip('+ ')}, {_PLUS_MINUS.sub('-', text)}".replace("=+", "=")
+    if r"\pm" in text and len(parts := split_top(_ungrouped(text), "[,;]")[0]) > 1:
+        text = ", ".join(expanded(part) if r"\pm" in part else part for part in parts)
+    elif len(_PLUS_MINUS.findall(text)) == 1:
+        text = f"{_PLUS_MINUS.sub('+', text).lstrip('+ ')}, {_PLUS_MINUS.sub('-', text)}".replace("=+", "=")
     if one_name := _ONE_NAME.fullmatch(text):
         return one_name["values"]
     relation = relation_of(text) if text.startswith("(") else None
@@ -115,8 +121,7 @@ def are_strings(elements: Sequence[str]) -> bool:
     words = [element for element in elements if re.fullmatch(r"[A-Za-z]{2,12}", element)]
     if len(words) < len(elements) or len(words) < 2:
         return False
-    anagrams = {tuple(sorted(word)) for word in words}
-    return all(map(str.isupper, words)) or len(anagrams) < len(set(words))
+    return all(map(str.isupper, words)) or len({tuple(sorted(word)) for word in words}) < len(set(words))
 
 
 def row_elements(row: str) -> list[str]:
@@ -126,14 +131,11 @@ def row_elements(row: str) -> list[str]:
 def balanced(text: str) -> bool:
     """Whether every bracket closes; a square one may close a round one, as in half-open intervals."""
     stack: list[str] = []
-    for previous, char in pairwise(" " + text):
+    for char in text:
         if char in _OPENING:
             stack.append("{" if char == "{" else "(")
-        elif char in _CLOSING:
-            if not stack or stack.pop() != ("{" if char == "}" else "("):
-                return False
-        elif previous == "\\":
-            continue
+        elif char in _CLOSING and (not stack or stack.pop() != ("{" if char == "}" else "(")):
+            return False
     return not stack
 
 
@@ -150,7 +152,6 @@ def in_components(gold: str, given: str) -> tuple[str, str]:
 
 
 def _identity(text: str, other: str) -> str:
-    """The identity matrix that `text` names, of the size of the other square matrix; else `text`."""
     found, form = _IDENTITY.fullmatch(text), structure_of(other)
     if found is None or form is None or form.kind != "matrix" or found[1] not in {None, str(len(form.elements))}:
         return text
@@ -181,8 +182,6 @@ def _size(text: str) -> int:
     form = structure_of(text)
     if form is None or form.kind not in {"()", "matrix"}:
         return 0
-    if form.kind == "matrix" and len(form.elements) == 1:
-        return len(row_elements(form.elements[0]))
     return len(form.elements) if all("&" not in row for row in form.elements) else 0
 
 

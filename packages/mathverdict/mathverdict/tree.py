@@ -17,7 +17,7 @@ class Node:
     """One operation, number or name.
 
     `kind` is "number" (`value`), "symbol" or "constant" (`name`), "add", "multiply", "divide", "negate", "power",
-    "call" (`name` is a known function), "opaque" (a function that nothing is known about) or "sum" and "product"
+    "call" (`name` is a known function), "opaque" (a function that nothing is known about) or "sum" and "prod"
     (`name` is the index; the arguments are its bounds and the body).
     """
 
@@ -26,7 +26,6 @@ class Node:
     name: str = ""
     value: Fraction = Fraction(0)
     rounded: bool = False
-    """Of a number: written with a decimal point, so it may stand for a longer one."""
 
 
 def number(value: Fraction | int, rounded: bool = False) -> Node:
@@ -44,7 +43,7 @@ def symbols(node: Node) -> frozenset[str]:
     inside = frozenset().union(*(symbols(arg) for arg in node.args))
     if node.kind == "symbol":
         return inside | {node.name}
-    return inside - {node.name} if node.kind in {"sum", "product"} else inside
+    return inside - {node.name} if node.kind in {"sum", "prod"} else inside
 
 
 def is_rounded(node: Node) -> bool:

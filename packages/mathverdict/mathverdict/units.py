@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 UNITS = {
@@ -37,7 +38,6 @@ UNITS = {
     "mol": "mol|moles?", "T": "T|teslas?", "C": "coulombs?", "F": "farads?", "bit": "bits?", "byte": "bytes?",
     "KB": "KB|kB|kilobytes?", "MB": "MB|megabytes?", "GB": "GB|gigabytes?", "people": "people|persons?",
 }  # fmt: skip
-"""Patterns of the units, by the name that they have here."""
 _COUNTED_NAMES = (
     "time way apple orange banana coin square point student book ball marble game ticket page boy girl child man "
     "woman men women adult member player team car bus seat chair table room house card dice die cube box bag bottle "
@@ -55,7 +55,6 @@ _COUNTED_NAMES = (
     "molecule atom electron proton neutron particle photon ion"
 )
 COUNTED = frozenset(_COUNTED_NAMES.split(" "))
-"""Things that an answer may say it counts, in the singular."""
 
 
 class Measure(NamedTuple):
@@ -70,7 +69,6 @@ _PREFIX_NAMES = {
     "kilo": "k", "mega": "M", "giga": "G", "centi": "c", "milli": "m", "micro": "μ", "nano": "n", "pico": "p",
 }  # fmt: skip
 _PREFIXED = "m g s l N J W V A Hz Pa eV ohm F C T mol cal bit byte"
-"""The units that take prefixes; the names are those of `UNITS`."""
 _SYMBOLS = {"l": "L", "ohm": "Ω", "bit": "b", "byte": "B"}
 _DEFINED: dict[str, tuple[str, str]] = {
     "g": ("1/1000", "kg"), "l": ("1/1000", "m m m"), "N": ("1", "kg m /s /s"), "J": ("1", "kg m m /s /s"),
@@ -85,9 +83,7 @@ _DEFINED: dict[str, tuple[str, str]] = {
     "teaspoon": ("1/768", "gallon"), "year": ("12", "month"), "oz": ("1/16", "lb"), "kWh": ("3600000", "kg m m /s /s"),
     "atm": ("101325", "kg /m /s /s"), "bar": ("100000", "kg /m /s /s"),
 }  # fmt: skip
-_ALIASES = {"kcal": (1000, "cal"), "KB": (1000, "byte"), "MB": (10**6, "byte"), "GB": (10**9, "byte")}
 _LONE = {"unit", "people", "year old"}
-"""Words that count rather than measure."""
 _CANONICAL = [(re.compile(pattern), name) for name, pattern in UNITS.items() if "/" not in name]
 _TOKEN = re.compile(
     r"\s*(?:(?P<power>\^?\s*\{?\s*(?P<exponent>-?\d)\s*\}?|squared\b|cubed\b)|(?P<over>/|per\b|\bp(?=er\b))|(?P<open>\()"
@@ -114,7 +110,6 @@ def measure(text: str) -> Measure | None:
 
 
 def _parts(text: str) -> list[tuple[str, int]] | None:
-    """The names in a compound unit, each with its power; `None` if it is not written as one."""
     parts: list[tuple[str, int]] = []
     sign, shape, group, position, open_name = 1, 1, False, 0, False
     while position < len(text):
@@ -150,8 +145,8 @@ def _product(parts: Iterable[tuple[Measure, int]]) -> Measure:
     return Measure(factor, tuple(sorted((name, count) for name, count in dimensions.items() if count)))
 
 
+@lru_cache(maxsize=256)
 def _single(name: str) -> Measure | None:
-    """One unit with its prefix."""
     for unit in _PREFIXED.split(" "):
         symbol = _SYMBOLS.get(unit, unit)
         symbols = {symbol, "l"} if unit == "l" else {symbol}
@@ -164,9 +159,6 @@ def _single(name: str) -> Measure | None:
             if name.startswith(word) and re.fullmatch(UNITS[unit], name[len(word) :]):
                 return _scaled(unit, Fraction(10) ** _PREFIXES[prefix])
     known = name if name in UNITS else next((unit for pattern, unit in _CANONICAL if pattern.fullmatch(name)), "")
-    if known in _ALIASES:
-        factor, unit = _ALIASES[known]
-        return _scaled(unit, Fraction(factor))
     return _defined(known) if known and known not in _LONE else None
 
 

@@ -17,7 +17,6 @@ from .tree import Node
 
 MAX_PRECISION = 1 << 16
 SLACK = 160
-"""Bits to which two values have to agree: 48 digits."""
 START = 256
 _MAX_MAGNITUDE = 40
 _MAX_TERMS = 2000
@@ -77,12 +76,17 @@ class _Evaluator:
         if node.kind == "symbol":
             return self._point[node.name]
         if node.kind == "constant":
-            return self._constant(node.name)
-        if node.kind in {"sum", "product"}:
+            if node.name == "infty":
+                raise Undefined("infinity")
+            return {"pi": +mp.pi, "e": +mp.e, "i": mp.mpc(0, 1)}[node.name]
+        if node.kind in {"sum", "prod"}:
             return self._series(node)
         args = [self.value(arg) for arg in node.args]
         if node.kind == "opaque":
             return self._opaque(node.name, args)
+        return self._applied(node, args)
+
+    def _applied(self, node: Node, args: list[Value]) -> Value:
         if all(isinstance(arg, Fraction) for arg in args):
             try:
                 return _exactly(node, args)
@@ -97,32 +101,19 @@ class _Evaluator:
             self.lost += size
         return real(value)
 
-    def _constant(self, name: str) -> Value:
-        if name == "infty":
-            raise Undefined("infinity")
-        return {"pi": +mp.pi, "e": +mp.e, "i": mp.mpc(0, 1)}[name]
-
     def _series(self, node: Node) -> Value:
         low, high = (self.value(arg) for arg in node.args[:2])
-        if not all(isinstance(end, Fraction) and end.denominator == 1 for end in (low, high)):
-            raise Undecidable("bounds of a sum that are not whole numbers")
-        if high - low > _MAX_TERMS:
-            raise Undecidable("too many terms")
-        kind = "add" if node.kind == "sum" else "multiply"
-        total: Value = Fraction(0 if kind == "add" else 1)
-        outside = self._point.get(node.name)
+        if (
+            not all(isinstance(end, Fraction) and end.denominator == 1 for end in (low, high))
+            or high - low > _MAX_TERMS
+        ):
+            raise Undecidable("the bounds of a sum")
+        outside, step = self._point, Node("add" if node.kind == "sum" else "multiply")
+        total: Value = Fraction(int(node.kind == "prod"))
         for index in range(int(low), int(high) + 1):
-            self._point[node.name] = Fraction(index)
-            both = [total, self.value(node.args[2])]
-            if all(isinstance(part, Fraction) for part in both):
-                try:
-                    total = _exactly(Node(kind), both)
-                    continue
-                except Inexact:
-                    pass
-            total = self._roughly(Node(kind), [self._real(part) for part in both])
-        if outside is not None:
-            self._point[node.name] = outside
+            self._point = {**outside, node.name: Fraction(index)}
+            total = self._applied(step, [total, self.value(node.args[2])])
+        self._point = outside
         return total
 
     def _opaque(self, name: str, args: list[Value]) -> Value:
@@ -197,7 +188,6 @@ class _Evaluator:
         return self._power(value, 1 / order)
 
     def _small(self, value: Value, limit: int) -> Value:
-        """`value` if its size is within 2^limit; what its leading bits cost is remembered."""
         size = mp.mag(value) if value != 0 else 0
         if size > limit:
             raise Undecidable("too large an argument")
@@ -214,10 +204,7 @@ def _exactly(node: Node, args: list[Fraction]) -> Fraction:
 
 def _floor(value: Value) -> Value:
     nearest = mp.nint(value)
-    if abs(value - nearest) < mp.ldexp(1, -80):
-        # Whether it is just above or just below cannot be seen; whole numbers are what is meant.
-        return nearest
-    return mp.floor(value)
+    return nearest if abs(value - nearest) < mp.ldexp(1, -80) else mp.floor(value)
 
 
 _FUNCTIONS: dict[str, Callable[..., Value]] = {

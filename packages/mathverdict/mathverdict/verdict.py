@@ -33,20 +33,18 @@ class Verdict:
     reason: str
     """"equal", "different", "conflicting", "incomparable" (the comparison failed on it) or why there is no answer."""
     answer: str = ""
-    """The final answer that was compared."""
     conflicting: bool = False
-    """Several different final answers were given."""
 
 
 def verify_text(
     reference: str, text: str, source: Source = "any", *, question: str = "", unrounded: bool = False
 ) -> Verdict:
     """The verdict on the answer in `text`, a model's reply or the content of an answer file; `EmptyReference` if the
-    reference states nothing. `question` tells units and options; `unrounded`: what rounds to a reference is right."""
+    reference states nothing. `question` tells units, order and options; `unrounded`: what rounds to a reference is right."""
     value = reference_value(reference)
     if not value:
         raise EmptyReference("the reference answer is empty")
-    finals = _finals(text, source)
+    finals = _finals(text, source, question)
     if not finals.answers:
         return Verdict(False, finals.reason)
     try:
@@ -63,10 +61,10 @@ def stated_answer(text: str, source: Source) -> str:
     return finals.joined or (finals.answers[0] if len(finals.answers) == 1 else "")
 
 
-def _finals(text: str, source: Source) -> Finals:
+def _finals(text: str, source: Source, question: str = "") -> Finals:
     text = unescaped(_EMPTY_LINES.sub("\n\n", _SPACES.sub(" ", text)))
     boxed = source == "reply" or (source == "any" and has_box(text))
-    return finals_of_reply(text) if boxed else finals_of_file(text)
+    return finals_of_reply(text, question) if boxed else finals_of_file(text, question)
 
 
 def _of_one_kind(value: str, answers: tuple[str, ...]) -> tuple[str, ...]:
@@ -76,7 +74,7 @@ def _of_one_kind(value: str, answers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_right(value: str, answer: str, question: str, unrounded: bool) -> bool:
-    if equal(value, answer) or any(equal(*pair) for pair in readings(value, answer, question)):
+    if any(equal(*pair) for pair in readings(value, answer, question)):
         return True
     first, *others = alternatives(value)
     if others and all(equal(first, other) for other in others):
@@ -93,9 +91,8 @@ def _compare_finals(right: Callable[[str], bool], finals: Finals) -> Verdict:
     fits = [right(answer) for answer in answers]
     if all(fits):
         return Verdict(True, "equal", last)
-    for reading in finals.stated:
-        if right(reading):
-            return Verdict(True, "equal", reading)
+    if reading := next(filter(right, finals.stated), ""):
+        return Verdict(True, "equal", reading)
     if any(fits) or not all(equal(last, answer) for answer in answers[:-1]):
         return Verdict(False, "conflicting", finals.joined or last, conflicting=not finals.joined)
     return Verdict(False, "different", finals.joined or last)

@@ -34,20 +34,18 @@ _OF_A_SERIES = (
     r"(?:(?:(?:the|this) (?:given )?(?:infinite )?(?:series|integral|improper integral|sequence|sum|product)|it) )?"
 )
 _CLOCK = re.compile(r"\b(\d{1,2}) o ?['\u2019]? ?clock")
-_PERSON = r"(?:it|they|there|he|she|we|you|(?:the|this|that|these|both|all)(?: [a-z]+)?)"
+_PERSON = r"(?:it|they|there|he|she|we|you|[-\d][\d,.]*|(?:the|this|that|these|both|all)(?: [a-z]+)?)"
 _UNSURE = r"\b(?:but|wait|actually|maybe|perhaps|unless|except|if|although|however|or|sorry)\b"
 _DENIED = rf"(?:\b(?:not|never|cannot|none|false|wrong|incorrect)\b|n['\u2019]t\b|{_UNSURE})"
 _EXCEPT = re.compile(
-    r"(?:the )?(?:set of )?(?:all )?(?:real numbers|reals)(?: [a-z])? "
-    r"(?:except|other than|excluding|but)(?: for)? (?:[a-z] ?= ?)?"
-    r"(?P<points>[-\d/\\{}a-z, ]*\d[-\d/\\{}a-z, ]*)"
+    r"(?:the |set of |all )*(?:real(?: numbers)?|reals)(?: [a-z])? (?:(?:except|other than|excluding|but)(?: for)? "
+    r"(?:[a-z] ?= ?)?|(?:with|where|such that) [a-z] ?(?:\\neq?|≠))(?P<points>[-\d/\\{}a-z±, ]*\d[-\d/\\{}a-z, ]*)"
 )
 _MEANINGS = {
     r"\emptyset": r"(?:there (?:is|are) |(?:the )?(?:\w+ )?has |it has )?no (?:real |such |possible |valid )?"
     r"(?:solutions?|roots?)(?: exists?)?"
     rf"|(?:there (?:is|are|exists?) )?(?:no such {_THING}|no {_THING}(?= exists?))(?: exists?)?"
-    r"|there (?:is|are) none|none(?: of them)? exists?"
-    r"|(?:the )?(?:empty|null) set",
+    r"|(?:there (?:is|are) )?none|none(?: of them)? exists?|(?:the )?(?:empty|null) set",
     r"\text{cannot be determined}": r"(?:(?:it|this|that|the (?:answer|value|area|length|result))(?: of [a-z])? )?"
     r"(?:cannot|can not|can't|could not) be (?:determined|found)"
     r"(?: (?:from|with) (?:the )?(?:given )?(?:information|data)(?: given)?)?"
@@ -65,10 +63,8 @@ _MEANINGS = {
     r"\text{divergent}": rf"{_OF_A_SERIES}(?:diverges|(?:is )?divergent|does not converge)",
     r"\text{convergent}": rf"{_OF_A_SERIES}(?:converges|(?:is )?convergent|does not diverge)",
     r"\text{infinitely many}": r"(?:there (?:is|are) |it has |has )?(?:an )?infinitely many"
-    r"(?: (?:solutions?|real solutions?))?"
-    r"|infinite(?: number of)? solutions?",
+    r"(?: (?:solutions?|real solutions?))?|infinite(?: number of)? solutions?",
 }
-"""Phrases by what they mean; an object of mathematics in its LaTeX."""
 _PHRASES = [(re.compile(phrases), name) for name, phrases in _MEANINGS.items()]
 _NOUNS = (
     "function sequence series triangle number integer event matrix graph quadrilateral polynomial equation relation "
@@ -122,7 +118,8 @@ def meaning(text: str) -> str:
     if len(bare) > 60:
         return text
     if found := _EXCEPT.fullmatch(bare):
-        return rf"\mathbb{{R}}\setminus\{{{re.sub(' and | or ', ', ', found['points'])}\}}"
+        points = re.sub(r"(?:\\pm|±) ?(\S+)", r"\1, -\1", re.sub(" and | or ", ", ", found["points"]))
+        return rf"\mathbb{{R}}\setminus\{{{points}\}}"
     if _CLOCK.search(bare):
         return _CLOCK.sub(r"\1:00", bare)
     figures = in_figures(bare)
@@ -136,15 +133,10 @@ def as_words(text: str) -> str | None:
         return None
     runs = re.findall(r"[^\W\d_]+", bare)
     marked = r"\text" in text and len(max(runs, key=len)) > 1
-    if not marked and not any(_is_word(run) for run in runs):
+    words = [run for run in map(str.casefold, runs) if run in _SHORT_WORDS or (len(run) > 2 and run not in _FUNCTIONS)]
+    if not marked and not words:
         return None
-    words = " ".join(_PUNCTUATION.sub(" ", bare.casefold()).replace("-", " ").split())
-    return _ARTICLES.sub("", words)
-
-
-def _is_word(run: str) -> bool:
-    lower = run.casefold()
-    return (len(run) > 2 and lower not in _FUNCTIONS) or lower in _SHORT_WORDS
+    return _ARTICLES.sub("", " ".join(_PUNCTUATION.sub(" ", bare.casefold()).replace("-", " ").split()))
 
 
 def same_words(reference: str, answer: str) -> bool | None:
@@ -156,16 +148,12 @@ def same_words(reference: str, answer: str) -> bool | None:
         return True
     if found is None:
         return False
-    return _same_description(wanted, found) or _same_items(reference, answer)
-
-
-def _same_description(wanted: str, found: str) -> bool:
     (word, noun), (other, other_noun) = _described(wanted), _described(found)
-    return word == other and word not in _NO_ADJECTIVE and (not noun or not other_noun or noun == other_noun)
+    alike = word == other and word not in _NO_ADJECTIVE and (not noun or not other_noun or noun == other_noun)
+    return alike or _same_items(reference, answer)
 
 
 def _described(words: str) -> tuple[str, str]:
-    """The adjective that a text is, and the noun that it describes."""
     for pattern in (_WITH_SUBJECT, _WITH_NOUN):
         if (found := pattern.fullmatch(words)) and found["word"] not in _NO_ADJECTIVE:
             return found["word"], "" if found["noun"] in {"it", "they", "f", "f x"} else found["noun"]
@@ -207,7 +195,6 @@ def in_figures(words: str) -> str:
 
 
 def _value(words: str) -> int | None:
-    """The value of number words; `None` if they are not one number, such as "two three"."""
     parts = words.casefold().replace("-", " ").split()
     sign = -1 if parts[0] in {"minus", "negative"} else 1
     total, group, last = 0, 0, 10**12
