@@ -20,7 +20,6 @@ _FUNCTION_NAMES = (
 FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 OPAQUE_FUNCTIONS = frozenset({"det", "arg", "deg", "dim", "ker", "Re", "Im"})
 COMMUTING = frozenset({"cap", "cup"})
-SERIES = frozenset({"sum", "prod"})
 _SYMBOL_NAMES = (
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
     "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar"
@@ -327,7 +326,7 @@ class _Reader(Stream):
             return Node("call", (self._script(), index), "root")
         if name in FUNCTIONS:
             return self._function(name)
-        if name in SERIES:
+        if name in {"sum", "prod"}:
             return self._series(name)
         if name in {"lfloor", "lceil"}:
             self.at -= 1
@@ -366,7 +365,7 @@ class _Reader(Stream):
 
     def _open_argument(self) -> Node:
         node = self._signed(self._factor)
-        while self._starts_factor() and not self.sees(*FUNCTIONS, *COMMUTING, *SERIES, "bmod", "setminus"):
+        while self._starts_factor() and not self.sees(*FUNCTIONS, *COMMUTING, "sum", "prod", "bmod", "setminus"):
             node = Node("multiply", (node, self._factor()))
         return node
 

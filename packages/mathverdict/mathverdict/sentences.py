@@ -64,7 +64,7 @@ _NO_TAIL = (
 )
 _NO_REPETITION = re.compile(rf"\b(?:{_NO_TAIL}|at least|at most|up to|all of)\b|[^\w\s.,*'\u2019]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z][A-Za-z'\u2019]*")
-_stem = partial(re.compile(r"(?<=\w)(?:ing|e?d|e?s|e)+$").sub, "")
+_stem = partial(re.compile(r"(?<=\w\w\w)(?:ing|e?d|e?s|e)+$").sub, "")
 _FORMULA = re.compile(r"(?<!\\)\$(?=[^\s$])[^$]+(?<!\s)\$(?!\d)|\\\([^()]+\\\)")
 _FIGURE = re.compile(r"[-\u2212]?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?")
 _CLAUSE = re.compile(

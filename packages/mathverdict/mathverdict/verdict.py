@@ -40,7 +40,7 @@ def verify_text(
     reference: str, text: str, source: Source = "any", *, question: str = "", unrounded: bool = False
 ) -> Verdict:
     """The verdict on the answer in `text`, a model's reply or the content of an answer file; `EmptyReference` if the
-    reference states nothing. `question` tells units, order and options; `unrounded`: what rounds to a reference is right."""
+    reference states nothing. `question` tells units, order, options; `unrounded` takes what rounds to a reference."""
     value = reference_value(reference)
     if not value:
         raise EmptyReference("the reference answer is empty")
