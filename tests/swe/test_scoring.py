@@ -28,7 +28,7 @@ from tests.support.sizes import WHOLE, size
 from tests.swe.attacks import appended
 from tests.swe.playing import environment, patching, played, ran, tasks_of
 from tests.swe.prime_rules import prime_verdict
-from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, STORE, made, swebench, swelego
+from tests.swe.repositories import CALCULATOR, FORMS, REPOSITORIES, STORE, made, openswe, swebench, swelego
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.slow]
 
@@ -109,6 +109,14 @@ async def test_a_log_that_tells_failures_alone_is_evidence_if_tests_ran(tmp_path
     assert (trace.reward, trace.metrics["fail_to_pass_passed"]) == (1.0, 2.0)
     trace = await played(task, patching(made(CALCULATOR).half))
     assert (trace.reward, trace.metrics["fail_to_pass_passed"]) == (0.0, 1.0)
+
+
+async def test_a_test_that_is_skipped_has_not_passed_where_an_exit_code_alone_counts(tmp_path: Path) -> None:
+    (task,) = tasks_of([openswe(CALCULATOR)], tmp_path)
+    skips = "import pytest\n\ndef sub(a, b):\n    pytest.skip('no')\n"
+    trace = await played(task, patching(made(CALCULATOR).gold) + appended(skips))
+    assert "have not passed" in trace.info["swe"]["suite"]["problem"], trace.info
+    assert trace.reward == 0.0
 
 
 async def test_a_suite_that_is_broken_without_the_agent_is_an_error(tmp_path: Path) -> None:
