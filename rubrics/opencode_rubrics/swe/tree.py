@@ -165,7 +165,7 @@ def packed_below(archive: bytes, name: str) -> bytes:
                     member.pax_headers = {}
                     kept.addfile(member, given.extractfile(member) if member.isreg() else None)
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        raise TreeError(f"what should be at {name!r} is no archive: {error}") from error
+        raise TreeError(f"what should be at {name!r} is not an archive: {error}") from error
     for path in kinds:
         if any(parent in links for parent in parents(path)):
             raise TreeError(f"{path!r} is below a link")
