@@ -34,6 +34,7 @@ platform's, such as a proxy's page, are of whoever reads it."""
 _CONNECT = re.compile(r"RPC failed \((unavailable|deadline_exceeded|internal|aborted|unknown|not_found)\)")
 _DENIED = re.compile(r"RPC failed \((unauthenticated|permission_denied)\)")
 _FULL, _FAILED = re.compile(r"\bHTTP 507\b", re.IGNORECASE), re.compile(r"\bHTTP 5\d\d\b", re.IGNORECASE)
+_MOST_SAID = 1 << 15
 _PAUSES_S = (0.5, 2.0)
 _KEY = "the key, or its team, is not let in: set PRIME_API_KEY or run `prime login`, and PRIME_TEAM_ID for a team's"
 
@@ -88,9 +89,15 @@ def http_status(error: BaseException) -> int | None:
     for one in chain(error):
         if isinstance(one, httpx.HTTPStatusError):
             return one.response.status_code
-        if isinstance(one, APIError) and (found := _SAID.search(str(one))):  # other words may be the sandbox's own
+        if isinstance(one, APIError) and (found := _SAID.search(_said(one))):  # other words may be the sandbox's own
             return int(found[1])
     return None
+
+
+def _said(error: APIError) -> str:
+    """Its message; of a long one, which may hold what a program wrote, the beginning and the end."""
+    text = str(error)
+    return text if len(text) <= 2 * _MOST_SAID else f"{text[:_MOST_SAID]}\n{text[-_MOST_SAID:]}"
 
 
 def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxError]:
@@ -101,7 +108,7 @@ def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxErro
         starting: whether the sandbox was not yet up, so that no agent can have ended it.
     """
     for one in chain(error):
-        said = str(one) if isinstance(one, APIError) else ""
+        said = _said(one) if isinstance(one, APIError) else ""
         if isinstance(one, SandboxError) and type(one) is not SandboxError:
             return type(one)
         if isinstance(one, PaymentRequiredError):
