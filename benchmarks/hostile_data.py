@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path[0] = str(Path(__file__).parent.parent)  # not this directory, whose openenv.py hides the package
 from tests.support.hostile import CORPUS, MIB, READERS, dearest, in_parsings, largest_callback
 
 GOALS = {"largest_callback": 12.0, "milliseconds": 50.0}
