@@ -27,7 +27,7 @@ from pydantic import TypeAdapter, ValidationError, field_serializer
 from pydantic_config import BaseConfig
 from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.checked_run import is_infrastructure
-from rollout_sandbox.toolbox.files import upload_content
+from rollout_sandbox.toolbox.files import SandboxFileError, upload_content
 from rollout_sandbox.toolbox.processes import TrustedSystem
 from rollout_sandbox.toolbox.scoring import (
     ScoringError,
@@ -384,6 +384,10 @@ async def _control(
         not_exempt(again)
         told = said(error) if isinstance(error, vf.RolloutError) else f"rubric {owner.__name__} scoring: {_said(error)}"
         message = f"{told}; a neutral answer fails as well, or could not be tried: {_said(again)}"
+        if isinstance(error, SandboxFileError):
+            message += (
+                "; a rubric that reads what an agent should have written catches SandboxFileError and returns 0.0"
+            )
         raise exempt(ScoringError(message)) from error
     note_unreadable(trace, owner.__name__, _said(error), place)
     return blank

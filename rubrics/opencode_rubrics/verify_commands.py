@@ -171,7 +171,8 @@ def commands_without_program(trace: AnyTrace) -> list[str]:
     hear of it: its agents earn 0."""
     found = [CommandResult(**record) for record in trace.info.get("verify", [])]
     return [
-        f"verify command {result.command[:200]!r} seems to lack a program or module ({result.ending()})"
+        f"verify command {result.command[:200]!r} seems to lack a program or module ({result.ending()}); "
+        "install it for the system that sandboxes show (apt-get), or name an image that has it"
         for result in found
         if result.exit_code in (126, 127)
         or (

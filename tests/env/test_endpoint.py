@@ -150,7 +150,7 @@ def test_a_run_whose_rollouts_all_fail_alike_ends_early_and_says_why(runs: Runs)
     assert finished.exit_code == 1
     assert re.search(r"the run ends early: 1\d rollouts on 3 tasks failed alike", last_line(finished))
     assert REFUSED in last_line(finished)
-    assert 11 <= len(finished.episodes) <= len(bodies) < 20
+    assert 10 <= len(finished.episodes) <= len(bodies) < 20
 
 
 def test_at_the_end_one_line_says_how_many_failed_why_and_where_to_look(runs: Runs) -> None:
@@ -272,6 +272,19 @@ def test_what_may_pass_never_ends_a_run(status: int | None) -> None:
     run = Evaluation("models", 10)
     for number in range(40):
         run.ended(failed(number, status))
+
+
+def test_whole_answers_for_streams_end_a_run_and_are_counted_as_one_reason_whatever_they_say(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = Evaluation("models", 10)
+    told = "before the model's first answer: the endpoint answered a request for a stream with text/html: "
+    for number in range(9):
+        run.ended(failed(number, 502, f"{told}<p>{'abcdefghi'[number] * 5}"))
+    with pytest.raises(UnusableEndpointError, match="10 rollouts on 10 tasks failed alike"):
+        run.ended(failed(9, 502, f"{told}<p>another"))
+    run.close()
+    assert f"10 of 10 failed: ProviderError: {told}<p>aaaaa; " in capsys.readouterr().err
 
 
 def test_a_run_ends_after_ten_alike_on_three_tasks_or_on_all() -> None:

@@ -169,6 +169,9 @@ def test_markdown_shows_one_rollout_with_keys_masked(tmp_path: Path, capfdbinary
     )
     assert text.endswith("### verify command: timed out\n\n```\nsleep 9\n```\n\n```\nso far\n```\n")
     assert main(["export", str(run), "--markdown", "nobody"]) == 1
+    assert "there are 00000000 (other), 00000000 (fix)" in capfdbinary.readouterr().err.decode()
+    assert main(["export", str(run), "--markdown", "fix"]) == 0
+    assert capfdbinary.readouterr().out.decode() == text
 
 
 CONTROLS = "\x1b]0;owned\x07\x1b[2Jx\x9b31m\roverwritten\u202eturned"

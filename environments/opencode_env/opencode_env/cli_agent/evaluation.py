@@ -145,8 +145,9 @@ class Evaluation:
         """Set when the cap is reached and nothing is played any more."""
         self._probes: dict[tuple[str, str, str], asyncio.Future[None]] = {}
         self._tasks: set[object] = set()
-        self._alike: defaultdict[tuple[int, str], list[object]] = defaultdict(list)
-        self._failed: Counter[str] = Counter()
+        self._alike: defaultdict[tuple[int | None, str], list[object]] = defaultdict(list)
+        self._failed: Counter[tuple[int | None, str]] = Counter()
+        self._reasons: dict[tuple[int | None, str], str] = {}
         self._ended = 0
 
     def planned(self, task: Any) -> None:
@@ -223,18 +224,22 @@ class Evaluation:
         if not errors:
             return
         error = errors[-1]
-        self._failed[_reason(error)] += 1
         status = error.status_code
+        unusable = _UNUSABLE.search(error.message)
+        words = unusable[0] if unusable else error.message
+        kind = status, re.sub(r"\w*\d\w*", "#", words)  # numbers differ between prompts, and requests have ids
+        self._failed[kind] += 1
+        self._reasons.setdefault(kind, _reason(error))
         answered = any(node.sampled for trace in episode.traces for node in trace.nodes)
-        if answered or status is None or status >= 500 or status in (408, 429):
+        if answered or status is None or (status >= 500 and not unusable) or status in (408, 429):
             return
-        # Numbers differ between prompts, and requests have ids.
-        alike = self._alike[status, re.sub(r"\w*\d\w*", "#", error.message)]
+        alike = self._alike[kind]
         alike.append(episode.task.key)
         if self._end_after is not None and len(alike) >= self._end_after and self._is_everywhere(set(alike)):
             raise UnusableEndpointError(
                 f"the run ends early: {len(alike)} rollouts on {len(set(alike))} tasks failed alike before their first "
-                f"answer: {_reason(error)} (--env.end-after-failures says after how many; --resume goes on)"
+                f"answer: {_reason(error)} (--env.end-after-failures says after how many). "
+                "--resume goes on with the same options; where another option is the mend, start a new run"
             )
 
     def _is_everywhere(self, tasks: Set[object]) -> bool:
@@ -244,9 +249,15 @@ class Evaluation:
         """Say on standard error how many rollouts failed, and why most of them."""
         if not self._failed:
             return
-        (reason, count), failed = self._failed.most_common(1)[0], self._failed.total()
+        (kind, count), failed = self._failed.most_common(1)[0], self._failed.total()
         most = f" ({count} of them)" if count < failed else ""
-        say(f"{failed} of {self._ended} failed: {reason}{most}; {PAGE}", sys.stderr)
+        say(f"{failed} of {self._ended} failed: {self._reasons[kind]}{most}; {PAGE}", sys.stderr)
+
+
+_UNUSABLE = re.compile(
+    r"^(?:before [\w' ]+: )?(?:a call of )?the endpoint(?:'s (?:stream|answer)| answered a request)\b"
+)
+"""How the failure of a call begins whose endpoint answered 200 and something else than an answer, which it quotes."""
 
 
 def _reason(error: Error) -> str:

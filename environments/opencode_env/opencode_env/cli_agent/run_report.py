@@ -196,7 +196,9 @@ def _table(rows: Sequence[_Row], cap: CapConfig) -> Iterator[str]:
     tasks: dict[str, list[_Row]] = {}
     for row in sorted(rows, key=lambda row: row.place):
         tasks.setdefault(row.task, []).append(row)
-    shown = [*(tasks.items() if 1 < len(tasks) <= _MOST_TASKS else ()), (f"all {len(tasks)} tasks", rows)]
+    shown = list(tasks.items()) if len(tasks) <= _MOST_TASKS else []
+    if len(tasks) != 1:
+        shown.append((f"all {len(tasks)} tasks", list(rows)))
     cells: list[tuple[str, ...]] = [
         ("task", "rollouts", "errors", "mean reward", "pass rate", "mean seconds", "tokens", "cost")
     ]

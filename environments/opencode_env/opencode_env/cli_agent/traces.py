@@ -75,7 +75,7 @@ def describe_rollout(trace: AnyTrace, seconds: float) -> str:
 def _failed_command(trace: AnyTrace) -> str:
     failed = [result for record in trace.info.get("verify", ()) if not (result := CommandResult(**record)).ok]
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    return f" failed={failed[0].command[:100]!r}: {failed[0].ending()[:200]}{more}" if failed else ""
+    return f" failed={failed[0].command[:100]!r}: {failed[0].ending(200)}{more}" if failed else ""
 
 
 @contextmanager

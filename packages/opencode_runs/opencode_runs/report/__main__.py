@@ -85,7 +85,9 @@ def _export_parser() -> Parser:
     form = parser.add_mutually_exclusive_group(required=True)
     form.add_argument("--atif", type=Path, metavar="DIR", help="write each trace as an ATIF trajectory")
     form.add_argument(
-        "--markdown", metavar="ID", help="print one rollout, by the beginning of its trace's or episode's id"
+        "--markdown",
+        metavar="ID",
+        help="print one rollout, by its task or the beginning of an id",
     )
     return parser
 

@@ -46,16 +46,23 @@ def export_atif(paths: list[Path], folder: Path) -> int:
 
 
 def print_markdown(paths: list[Path], wanted: str) -> None:
-    """Print the rollout whose trace's or episode's id begins with `wanted`.
+    """Print the rollout whose trace's or episode's id begins with `wanted`, or the first one of the task of that name.
 
     Raises:
-        NothingUsableError: no rollout has that id.
+        NothingUsableError: no rollout has that id or task.
     """
+    found, ids = None, []
     for episode, trace in _traces(paths):
         if wanted and (trace.id.startswith(wanted) or episode.id.startswith(wanted)):
-            say(_markdown(episode, trace).removesuffix("\n"))
-            return
-    raise NothingUsableError(f"no rollout's id begins with {wanted!r}")
+            found = episode, trace
+            break
+        if found is None and wanted == episode.called:
+            found = episode, trace
+        ids.append(f"{trace.id[:8]} ({episode.task})")
+    if found is None:
+        told = ", ".join(ids[:10]) + (", …" if len(ids) > 10 else "")
+        raise NothingUsableError(f"no rollout has an id that begins with {wanted!r}, or that task; there are {told}")
+    say(_markdown(*found).removesuffix("\n"))
 
 
 def _markdown(episode: EpisodeRecord, trace: TraceRecord) -> str:

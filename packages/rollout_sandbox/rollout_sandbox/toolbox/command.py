@@ -51,10 +51,10 @@ class CommandResult:
         """Whether the command ended by itself with exit code 0."""
         return self.exit_code == 0 and not self.timed_out
 
-    def ending(self) -> str:
-        """How it ended and the last of what it said, for an error message."""
+    def ending(self, most: int = 500) -> str:
+        """How it ended and the last `most` characters of what it said, for an error message."""
         how = f"timed out after {self.duration:.1f} s" if self.timed_out else f"exit code {self.exit_code}"
-        said = (self.stderr.strip() or self.stdout.strip())[-500:]
+        said = (self.stderr.strip() or self.stdout.strip())[-most:]
         return f"{how}: {said}" if said else f"{how}, no output"
 
     def record(self) -> dict[str, JsonValue]:

@@ -102,7 +102,7 @@ function runCards(run, at) {
       card("Tools", plural(sum([...tools.values()]), "call"), tools.size ? bars([...tools].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([name, value]) => ({ name, value, kind: "c1", href: link({ tool: name }) })), { label: "Tool calls" }) : h("p", { class: "quiet" }, "No tool was called.")),
       card("What a trainer gets", "as opencode-trainable prints it", trainerSummary(run, train)),
     ),
-    run.config && card("Configuration", "as vf-eval saved it", h("pre", { class: "command", tabindex: "0" }, `$ vf-eval @ ${run.config.path}`), h("details", {}, h("summary", {}, "All options"), lazily(() => fields(run.config.options)))),
+    run.config && card("Configuration", "as vf-eval saved it", h("pre", { class: "command", tabindex: "0" }, `$ vf-eval @ ${run.config.path} --output-dir outputs/again`), h("details", {}, h("summary", {}, "All options"), lazily(() => fields(run.config.options)))),
   ];
 }
 
