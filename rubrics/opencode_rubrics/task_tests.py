@@ -118,7 +118,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
     """Reward `solved`: the number that the task's tests write to `/logs/verifier/reward.json` or `reward.txt`. The run
     lands in `trace.info["tests"]`, further numbers of `reward.json` among the metrics."""
 
-    version = "1"
+    version = "2"
 
     async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
         """The `tests`; a `TaskError` if the task has none."""
