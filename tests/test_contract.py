@@ -50,7 +50,8 @@ OVERRIDDEN = by_path(
         "dialects.chat.ChatDialect": "rewrite_request(self body before after)",
         "dialects.chat.ChatStreamParser": "feed(self raw), finish(self)",
         "env.Env": (
-            "finalize(self task episode), run(self task agents), run_episode(self task ctx on_trace on_discard), "
+            "complete(self episode), finalize(self task episode), run(self task agents), "
+            "run_episode(self task ctx on_trace on_discard), "
             "run_slot(self slot ctx semaphore on_complete on_trace), serving(self), "
             "setup(self agents), slots(self task n), start(self), stop(self)"
         ),

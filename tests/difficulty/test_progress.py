@@ -4,7 +4,7 @@ import io
 
 import pytest
 from opencode_runs import command
-from opencode_runs.command import Progress
+from opencode_runs.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -6,6 +6,7 @@ Those that are not solved here are in `test_demo.py`, `test_podman.py` and `test
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -147,7 +148,8 @@ def test_one_line_per_rollout_says_how_it_went(solved: Played, failed: Played) -
             (line,) = [line for line in played.finished.lines if f"task={trace.task.data.id} " in line]
             assert f"turns={trace.num_turns} " in line
             assert "stop=agent_completed exit=0 seconds=" in line
-            assert f" reward={trace.reward:.3f} error=- run=" in line
+            assert re.search(rf" reward={trace.reward:.3f} error=- (?:failed=.* )?run=", line)
+            assert ("failed=" in line) == (trace.reward < 1)
 
 
 def test_every_call_of_the_agent_went_through_the_record(solved: Played) -> None:

@@ -6,6 +6,7 @@ Invariant: however they are had, tools come as `ListedTool`s, so that a snapshot
 import asyncio
 import json
 import shlex
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ async def _named(name: str) -> list[ListedTool]:
         return await _ask(Client(name), name)
     if name.startswith("stdio:"):
         command, *arguments = shlex.split(name.removeprefix("stdio:"))
-        transport = stdio_client(StdioServerParameters(command=command, args=arguments))
+        transport = stdio_client(StdioServerParameters(command=command, args=arguments), errlog=sys.stderr)
         return await _ask(Client(transport), name)
     if name.endswith(".json"):
         return _read_snapshot(Path(name))

@@ -27,7 +27,6 @@ import pyarrow.parquet as pq
 from opencode_runs.command import (
     BadInputError,
     NothingUsableError,
-    Progress,
     check_output,
     print_answer,
     replacing,
@@ -38,6 +37,7 @@ from opencode_runs.command import (
 from opencode_runs.difficulty.figures import COUNTS, default_ks
 from opencode_runs.difficulty.rate import Rating, Source, pass_at_k, rate
 from opencode_runs.difficulty.rated import BATCH_ROWS, METADATA_KEY, ParquetInput, one_line
+from opencode_runs.progress import Progress
 from opencode_runs.traces.reading import RunReport, RunSettings, TraceFile, find_trace_files
 from pydantic import BaseModel, Field, ValidationError
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
-from opencode_runs.command import BadInputError, NothingUsableError, Progress, check_output, drawing, number, replacing
+from opencode_runs.command import BadInputError, NothingUsableError, check_output, drawing, number, replacing
 from opencode_runs.difficulty.figures import Band, Thresholds
+from opencode_runs.progress import Progress
 
 REWARD_COLUMN = "avg_reward"
 METADATA_KEY = b"opencode_difficulty"

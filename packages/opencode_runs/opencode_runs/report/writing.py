@@ -23,8 +23,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
-from opencode_runs.command import BadInputError, Progress, replacing
+from opencode_runs.command import BadInputError, replacing
 from opencode_runs.difficulty.figures import Band, RateFigures, TaskFigures, Thresholds
+from opencode_runs.progress import Progress
 from opencode_runs.report.listing import Chunk, Lister, Listing, Rollout, Row, by_interest, list_run
 from opencode_runs.report.masking import RULES, Masker
 from opencode_runs.report.packing import Batch, Packed, Packer, Place, Room, Written, as_json, pack

@@ -16,7 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import AliasPath, BaseModel, Field, ValidationError, ValidationInfo, computed_field, field_validator
 
-from opencode_runs.command import BadInputError, Progress
+from opencode_runs.command import BadInputError
+from opencode_runs.progress import Progress
 from opencode_runs.traces.record import EpisodeRecord, LineError, VersionError, parse_line
 
 TRACES_FILE = "traces.jsonl"
