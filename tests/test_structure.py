@@ -23,7 +23,7 @@ PACKAGES = {
 IN_THE_SANDBOX = ("mathverdict", "supervisor")
 """Packages that also run on their own inside a sandbox: their imports among themselves are relative."""
 
-READING_RUNS = ("opencode_runs.traces", "opencode_runs.command")
+READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.progress")
 SANDBOX_FLOOR = [
     f"rollout_sandbox.{name}" for name in ("compat", "provisioning", "programs", "file_lock", "surrogates", "at_exit")
 ]
@@ -44,7 +44,8 @@ FLOORS = {
         f"opencode_env.{name}" for name in ("cli_agent", "named_agents", "tool_backends", "user_simulation")
     },
     "opencode_runs.command": set[str](),
-    "opencode_runs.traces": {"opencode_runs.command"},
+    "opencode_runs.progress": set[str](),
+    "opencode_runs.traces": {"opencode_runs.command", "opencode_runs.progress"},
     "opencode_runs.difficulty": {*READING_RUNS},
     "opencode_runs.trainable": {*READING_RUNS},
     "opencode_runs.turns": {*READING_RUNS, "opencode_runs.difficulty"},
