@@ -149,7 +149,7 @@ def test_one_line_per_rollout_says_how_it_went(solved: Played, failed: Played) -
             assert f"turns={trace.num_turns} " in line
             assert "stop=agent_completed exit=0 seconds=" in line
             assert re.search(rf" reward={trace.reward:.3f} error=- (?:failed=.* )?run=", line)
-            assert ("failed=" in line) == any(record["exit_code"] for record in trace.info["verify"])
+            assert ("failed=" in line) == any(record["exit_code"] for record in trace.info.get("verify", ()))
 
 
 def test_every_call_of_the_agent_went_through_the_record(solved: Played) -> None:
