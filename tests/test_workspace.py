@@ -113,21 +113,22 @@ def test_a_distribution_declares_exactly_what_it_imports(member: Distribution) -
 
 def test_distributions_of_this_project_are_pinned_to_one_another_and_built_from_this_tree() -> None:
     """A name that another project has on the index is then never taken from there."""
-    versions = {}
-    for member in distributions():
-        project = tomllib.loads((member.directory / "pyproject.toml").read_text())["project"]
-        versions[member.name] = project["version"]
+    projects = {
+        member.name: tomllib.loads((member.directory / "pyproject.toml").read_text())["project"]
+        for member in distributions()
+    }
     locked = {package["name"]: package for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
     for member in distributions():
-        project = tomllib.loads((member.directory / "pyproject.toml").read_text())["project"]
-        extras = project.get("optional-dependencies", {})
-        lines = [*project["dependencies"], *(line for lines in extras.values() for line in lines)]
-        own = {re.split(r"[<>=!~\[; ]", line)[0]: line for line in lines}
-        assert {name: line for name, line in own.items() if name in versions} == {
-            name: f"{name}=={versions[name]}" for name in own if name in versions
+        project = projects[member.name]
+        extras = project.get("optional-dependencies", {}).values()
+        named = {
+            name: line for lines in (project["dependencies"], *extras) for line in lines for name in names_of([line])
+        }
+        assert {name: line for name, line in named.items() if name in projects} == {
+            name: f"{name}=={projects[name]['version']}" for name in named if name in projects
         }
         assert locked[member.name]["source"] == {"editable": str(member.directory.relative_to(ROOT))}
-        assert "opencode-rlm" not in own, "somebody else's on the index"
+        assert "opencode-rlm" not in named, "somebody else's on the index"
 
 
 def test_every_package_is_marked_as_of_this_project() -> None:
