@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from opencode_runs import command
+from opencode_runs import progress
 from opencode_runs.progress import Progress
 
 
@@ -25,14 +25,14 @@ def test_short_work_prints_nothing() -> None:
 
 
 def test_a_log_gets_whole_lines_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
     [line] = work(io.StringIO()).splitlines()
     assert line.startswith("reading  25%  1 MB")
 
 
 def test_a_terminal_gets_one_line_redrawn_and_removed_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(command, "REDRAW_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.0)
     drawn = work(Terminal())
     assert "\n" not in drawn
     assert "reading 100%  4 MB" in drawn
