@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.browser import Browser, chromium
 from tests.support.lent_containers import lending
-from tests.support.light_opencode import light_opencode_in_place
+from tests.support.light_opencode import REAL, light_opencode_in_place
 from tests.support.other_python import python_with
 from tests.support.podman import Unavailable, base_image, containers_conf
 from tests.support.prime_api import PrimeApi, serving_apart, with_opencode
@@ -146,8 +146,9 @@ def podman_image(sandboxes: None) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def prime_server(sandboxes: None) -> Iterator[PrimeApi]:
-    """A local server that speaks Prime's API, in a thread of its own; one image of it holds OpenCode."""
-    with serving_apart(PrimeApi(with_opencode())) as server:
+    """A local server that speaks Prime's API, in a thread of its own; one image of it holds OpenCode: the real one,
+    also where the module that asks first plays with the light one."""
+    with serving_apart(PrimeApi(with_opencode(Path(REAL["OPENCODE_ENV_CACHE"])))) as server:
         yield server
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ SLEEP = f"sleep 900.{os.getpid()}"
 def finished(shared_home: UserHome) -> Finished:
     """One row that leaves a process of another session behind."""
     scratch = shared_home.root / "scratch"
+    (shared_home.root / "somebodys-link").symlink_to("/proc/self/cmdline")
     checks = [f"test -f {scratch}/made", no_process(SLEEP)]
     row = {"id": "free", "question": "row free: make a file", "verify": checks, "workdir": str(scratch)}
     default = {"id": "default", "question": "row default: make a file", "verify": ["test -f made"]}
@@ -48,6 +50,12 @@ def test_it_runs_on_this_machine_when_told_so(finished: Finished, shared_home: U
     assert trace.ok, trace.errors
     assert (shared_home.root / "scratch" / "made").exists()
     assert trace.info["verify"][0]["exit_code"] == 0
+
+
+def test_what_others_have_in_the_temporary_directory_is_left_alone(finished: Finished, shared_home: UserHome) -> None:
+    """The agent's own one is cleared of links into /proc."""
+    assert shared_home.root.is_relative_to(tempfile.gettempdir())
+    assert (shared_home.root / "somebodys-link").is_symlink()
 
 
 def test_the_default_work_directory_is_the_agents_and_the_verifiers(finished: Finished) -> None:

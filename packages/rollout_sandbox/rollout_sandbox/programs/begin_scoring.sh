@@ -1,13 +1,14 @@
 # Makes the directory that scoring works in, new: a home, a temporary directory, the command run-agent-code; and removes
 # the links that the agent left to what only verify commands have.
 #
-# usage: sh -c "$(cat begin_scoring.sh)" begin-scoring NAME HELPER DROP_LINKS WORKDIR VERIFIER_DIRECTORY PLACE…
+# usage: sh -c "$(cat begin_scoring.sh)" begin-scoring NAME HELPER DROP_LINKS TEMPORARY WORKDIR VERIFIER_DIRECTORY PLACE…
 #
 # Prints the directory, below the first PLACE with room for it, then why VERIFIER_DIRECTORY could not be made new, if
-# so. HELPER is the text of run-agent-code, DROP_LINKS that of drop_links.sh. No link is followed: not at
-# VERIFIER_DIRECTORY, its parent, or inside. Exit code 0: done to the end, whatever was possible of it.
-name=$1 helper=$2 drop_links=$3 workdir=$4 verifier=$5
-shift 5
+# so. HELPER is the text of run-agent-code, DROP_LINKS that of drop_links.sh, which goes through WORKDIR and TEMPORARY
+# (empty: no directory). No link is followed: not at VERIFIER_DIRECTORY, its parent, or inside. Exit code 0: done to the
+# end, whatever was possible of it.
+name=$1 helper=$2 drop_links=$3 temporary=$4 workdir=$5 verifier=$6
+shift 6
 umask 022
 
 made=
@@ -45,5 +46,5 @@ fresh_directory() {
 }
 problem=$(fresh_directory 2>&1) || printf '%s\n' "${problem:-mkdir failed}"
 # Only now: where a link leads into the new directory is seen when that is there.
-sh -c "$drop_links" drop-links "$made/shared" "${made:-/proc}" "$verifier" "$workdir/" /tmp/
+sh -c "$drop_links" drop-links "$made/shared" "${made:-/proc}" "$verifier" "$workdir/" ${temporary:+"$temporary/"}
 exit 0

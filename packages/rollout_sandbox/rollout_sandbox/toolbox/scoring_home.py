@@ -2,8 +2,8 @@
 
 Invariant: everything named here was made after the agent ended. Programs read no start-up file, module, plugin or
 configuration from the agent's home, and of git's settings in the work directory none of those that run a program by
-themselves. Below the work directory and /tmp no link leads to what a verify command has itself: a file that is its own
-command line would hold whatever it looks for.
+themselves. Below the work directory and the sandbox's /tmp no link leads to what a verify command has itself: a file
+that is its own command line would hold whatever it looks for.
 
 In a container whose agent is root and can have replaced its shell, statically linked programs of this machine are put
 in place, carried in by the container's engine after the agent ended: no program of the container has a part in that,
@@ -28,6 +28,7 @@ from pathlib import Path
 
 import verifiers.v1 as vf
 
+from rollout_sandbox.compat import is_this_machine
 from rollout_sandbox.programs import program_argv, program_text
 from rollout_sandbox.toolbox.agent_programs import AgentCode, RunsAgentCode
 from rollout_sandbox.toolbox.checked_run import require_alive, run_for
@@ -164,8 +165,10 @@ async def _begin(runtime: vf.Runtime, workdir: str, code: AgentCode | None, own:
     helper = "" if code else program_text("run_agent_code.sh")
     places = (code.scratch,) if code else _PLACES
     texts = helper, program_text("drop_links.sh")
+    # Without confinement /tmp is this machine's: what is there is not the agent's to answer for, nor ours to remove.
+    temporary = "" if is_this_machine(runtime) else "/tmp"
     name = f"scoring-{secrets.token_hex(8)}"
-    argv = program_argv("begin_scoring.sh", name, *texts, workdir, VERIFIER_DIRECTORY, *places)
+    argv = program_argv("begin_scoring.sh", name, *texts, temporary, workdir, VERIFIER_DIRECTORY, *places)
     # A shell for another kind of processor does not run; the container's own shell may.
     for shell in (f"{own}/sh", "sh") if own else ("sh",):
         environment = {"PATH": f"{own}:{_PATH}"} if shell != "sh" else {}
