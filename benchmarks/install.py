@@ -23,11 +23,11 @@ from pathlib import Path
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from opencode_env.opencode import OpenCodeHarnessConfig
-from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
-from opencode_env.opencode.builds import DEFAULT_VERSION
-from opencode_env.opencode.install import install
-from opencode_env.opencode.install_record import InstallRecord
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.install import install
+from opencode_env.agents.opencode.install_record import InstallRecord
 from rollout_sandbox.confined import Bind
 from rollout_sandbox.prime import provision_prime
 from verifiers.v1.runtimes import PrimeConfig, Runtime

@@ -35,8 +35,8 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import aiohttp
 import verifiers.v1 as vf
+from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_env.cli_agent.interception import GatewayConfig, RoleInterceptionServer
-from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_env.scripted_model import Reply, Script, ScriptedModel, ScriptPolicy, ToolCall
 from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 from verifiers.v1.agent import make_agent

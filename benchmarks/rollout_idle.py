@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
-from opencode_env.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION
 from opencode_env.scripted_model import Fault, FaultKind, Reply, ScriptedModel, ScriptPolicy
 
 from benchmarks._hosted import Hosted, hosted_env

@@ -15,7 +15,7 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
-from opencode_env.named_agents.npm import run_npm
+from opencode_env.agents.named.npm import run_npm
 from opencode_rubrics.cache import cache_root, make_once
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.opencode.env import OpenCodeEnvConfig
+from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from renderers.base import MODEL_RENDERER_MAP
 from rollout_sandbox.compat import AFTER_0_4_0

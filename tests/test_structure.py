@@ -33,15 +33,15 @@ FLOORS = {
     "rollout_sandbox.confined": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox"},
     "rollout_sandbox.podman": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox", "rollout_sandbox.confined"},
     "rollout_sandbox.prime": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox", "rollout_sandbox.confined"},
-    "opencode_env.named_agents": set[str](),
-    "opencode_env.cli_agent": {"opencode_env.named_agents"},
+    "opencode_env.agents.named": set[str](),
+    "opencode_env.cli_agent": {"opencode_env.agents.named"},
     "opencode_env.scripted_model": {"opencode_env.samples"},
     "opencode_env.samples": set[str](),
     "opencode_env.taskset": {"opencode_env.samples"},
     "opencode_env.tool_backends": {"opencode_env.cli_agent"},
     "opencode_env.user_simulation": {"opencode_env.cli_agent"},
-    "opencode_env.opencode": {
-        f"opencode_env.{name}" for name in ("cli_agent", "named_agents", "tool_backends", "user_simulation")
+    "opencode_env.agents.opencode": {
+        f"opencode_env.{name}" for name in ("cli_agent", "agents.named", "tool_backends", "user_simulation")
     },
     "opencode_runs.command": set[str](),
     "opencode_runs.progress": set[str](),

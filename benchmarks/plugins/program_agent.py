@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
-from opencode_env.opencode import OpenCodeHarnessConfig
 from rollout_sandbox.compat import run_program
 from rollout_sandbox.confined import Bind
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
-from opencode_env.opencode import OpenCodeHarnessConfig
 from rollout_sandbox.compat import Runtime, SubprocessBackend
 from rollout_sandbox.provisioning import provisioned
 from verifiers.v1.runtimes import SubprocessConfig

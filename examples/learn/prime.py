@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from opencode_env.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from prime_rl.configs.rl import RLConfig
 from prime_rl.trainer.rl.loss import compute_loss, setup_rl_loss_fn
 

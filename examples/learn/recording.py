@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opencode_env.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 
 from examples.learn.curriculum import KEY, QUESTION, Curriculum, Problem
 from examples.learn.engine import Engine

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from opencode_env.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 
 from examples.learn.bare import play_bare
 from examples.learn.branching import branches

@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
+from opencode_env.agents.opencode.harness_config import BUILT_IN_TOOLS
+from opencode_env.agents.opencode.session import rollout_metrics
 from opencode_env.cli_agent.guard import agent_metrics
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode.harness_config import BUILT_IN_TOOLS
-from opencode_env.opencode.session import rollout_metrics
 from verifiers.v1 import AgentConfig, TaskData
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.harnesses.null import NullHarnessConfig

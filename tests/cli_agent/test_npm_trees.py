@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from opencode_env.named_agents.npm import SHOWN_IN, harness_binds
+from opencode_env.agents.named.npm import SHOWN_IN, harness_binds
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.harnesses import BashHarness, BashHarnessConfig, PiHarness, PiHarnessConfig
 

@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 
 
 @pytest.mark.usefixtures("sandboxes")

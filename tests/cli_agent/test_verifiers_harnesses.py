@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from opencode_env.named_agents.npm import harness_binds
+from opencode_env.agents.named.npm import harness_binds
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
 from opencode_env.scripted_model.request import ChatRequest
 from opencode_rubrics.cache import cache_root

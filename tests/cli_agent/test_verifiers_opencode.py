@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 
 import pytest
+from opencode_env.agents.named.npm import make_tree, node_tree
+from opencode_env.agents.opencode.env import opencode2_tree
 from opencode_env.conformance.dialect import ToolDialect
-from opencode_env.named_agents.npm import make_tree, node_tree
-from opencode_env.opencode.env import opencode2_tree
 from opencode_env.scripted_model import Reply
 from opencode_env.scripted_model.request import ChatRequest
 from rollout_sandbox.compat import AFTER_0_4_0

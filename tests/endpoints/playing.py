@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opencode_env.opencode.build_cache import ensure_build, host_platform
-from opencode_env.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION
 
 from tests.endpoints.behaviours import Row
 from tests.endpoints.server import Endpoint

@@ -11,9 +11,9 @@ import httpx
 import pytest
 import verifiers.v1 as vf
 from aiohttp import web
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.cli_agent import evaluation
 from opencode_env.cli_agent.evaluation import Evaluation, UnusableEndpointError
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from opencode_env.scripted_model.reply import tokens_of
 from opencode_env.scripted_model.server import RecordedRequest

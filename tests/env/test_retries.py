@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.cli_agent.outcomes import AgentError
-from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from opencode_env.tool_backends.serving import BrokenBackendError
 from opencode_env.user_simulation.conversation import BrokenUserError

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from rollout_sandbox.confined import arguments
 from verifiers.v1 import SamplingConfig

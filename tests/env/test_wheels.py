@@ -40,9 +40,9 @@ PACKAGES = {
     "opencode_runs": [ROOT / "packages" / "opencode_runs" / "opencode_runs"],
 }
 """The packages in each wheel."""
-PROGRAMS = {f"opencode/programs/{name}" for name in ("launch.sh", "plugin.js", "download.sh")}
+PROGRAMS = {f"agents/opencode/programs/{name}" for name in ("launch.sh", "plugin.js", "download.sh")}
 READ_AT_RUN_TIME = {
-    "opencode_env": {*PROGRAMS, "samples/tasks.jsonl", "named_agents/programs/npm.sh"},
+    "opencode_env": {*PROGRAMS, "samples/tasks.jsonl", "agents/named/programs/npm.sh"},
     "rollout_sandbox": {"programs/run_command.sh", "confined/etc/passwd", "confined/supervisor/main.py"},
     "opencode_simulation": {"samples/issue-tracker.jsonl", "samples/order-desk.jsonl"},
 }

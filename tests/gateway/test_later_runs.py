@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.cli_agent.interception import MARK_HEADER, own_calls
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.opencode import OpenCodeHarnessConfig
 
 from tests.gateway.test_masking import completion, provided
 from tests.rlm.role_server import Rollout

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.cli_agent.interception import RoleInterceptionServer
-from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.scripted_model import Reply
 from verifiers.v1.harnesses.claude_code import ClaudeCodeHarnessConfig
 from verifiers.v1.harnesses.codex import CodexHarnessConfig

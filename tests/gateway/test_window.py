@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from aiohttp import web
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.cli_agent.interception.window import listed_window
-from opencode_env.opencode import OpenCodeHarnessConfig
 
 from tests.rlm.role_server import Answer, Rollout, role_server
 from tests.support.families import Qwen3

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from opencode_env.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.scripted_model import Reply, ToolCall
 from opencode_env.scripted_model.request import ChatRequest
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from opencode_env.opencode import javascript_json
+from opencode_env.agents.opencode import javascript_json
 from opencode_env.scripted_model import Reply, ToolCall
 
 from tests.history.outputs import Conversation, said_in

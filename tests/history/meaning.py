@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
+from opencode_env.agents.opencode import javascript_json
 from opencode_env.cli_agent.interception.steps.answer import sound_arguments
-from opencode_env.opencode import javascript_json
 from opencode_env.scripted_model import Reply, ToolCall
 from verifiers.v1.types import AssistantMessage, Message, Messages, ToolMessage
 

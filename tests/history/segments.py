@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_env.agents.opencode import session
+from opencode_env.agents.opencode.state import CONFIG_DIR, state_archive
 from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode import session
-from opencode_env.opencode.state import CONFIG_DIR, state_archive
 from opencode_env.scripted_model import ChatRequest, RecordedRequest, Reply, ScriptedModel, ToolCall
 from verifiers.v1.interception import InterceptionServerConfig
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_env.opencode import javascript_json
-from opencode_env.opencode.build_cache import ensure_build, host_platform
-from opencode_env.opencode.builds import DEFAULT_VERSION
-from opencode_env.opencode.echo import OpenCodeEcho
+from opencode_env.agents.opencode import javascript_json
+from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.echo import OpenCodeEcho
 from verifiers.v1.types import AssistantMessage, ToolCall
 
 from tests.support.child import child

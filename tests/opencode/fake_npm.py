@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opencode_env.named_agents.npm import npm_command
+from opencode_env.agents.named.npm import npm_command
 
 _PROGRAM = """#!{python} -ISs
 import json, os, pathlib, sys, time

@@ -1,7 +1,7 @@
 """Which build fits which machine."""
 
 import pytest
-from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Platform, platform_from_probe
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Platform, platform_from_probe
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from opencode_env.opencode.state import program
+from opencode_env.agents.opencode.state import program
 
 from tests.opencode.archives import DIGEST, GOOD, PROGRAM, STALLED, Archives
 from tests.opencode.fake_npm import tgz

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
-from opencode_env.opencode.build_cache import CachedBuild
-from opencode_env.opencode.builds import DEFAULT_VERSION
-from opencode_env.opencode.install import install, probe_sandbox
+from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
+from opencode_env.agents.opencode.build_cache import CachedBuild
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.install import install, probe_sandbox
 from opencode_env.scripted_model import Reply
 from rollout_sandbox.conformance.promises import LIST_PROCESSES
 from verifiers.v1.errors import HarnessError
@@ -42,7 +42,7 @@ def config(**fields: Any) -> OpenCodeHarnessConfig:
 @pytest.fixture(autouse=True)
 def nothing_is_remembered_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rollouts of other tests ran in containers of these images to which the host showed its own build."""
-    monkeypatch.setattr("opencode_env.opencode.install._IMAGE_PROGRAMS", {})
+    monkeypatch.setattr("opencode_env.agents.opencode.install._IMAGE_PROGRAMS", {})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

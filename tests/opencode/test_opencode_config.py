@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_env.opencode import OpenCodeHarnessConfig
-from opencode_env.opencode.opencode_config import STATE_VARIABLE, build_config, merge, render_config
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.opencode_config import STATE_VARIABLE, build_config, merge, render_config
 from pydantic import ValidationError
 
 SUBSTITUTION = re.compile(r"\{(?:env|file):[^}]*\}")

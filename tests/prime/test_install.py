@@ -11,12 +11,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from opencode_env.named_agents.npm import run_npm
-from opencode_env.opencode import OpenCodeHarnessConfig, install_record
-from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
-from opencode_env.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Checksum
-from opencode_env.opencode.install import configured_registry, downloads, install, upload
-from opencode_env.opencode.install_record import InstallRecord, Traffic
+from opencode_env.agents.named.npm import run_npm
+from opencode_env.agents.opencode import OpenCodeHarnessConfig, install_record
+from opencode_env.agents.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Checksum
+from opencode_env.agents.opencode.install import configured_registry, downloads, install, upload
+from opencode_env.agents.opencode.install_record import InstallRecord, Traffic
 from rollout_sandbox.prime import provision_prime
 from rollout_sandbox.prime.errors import SandboxMemoryError
 from rollout_sandbox.toolbox import pieces
@@ -97,7 +97,7 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
 @pytest.fixture
 async def box(api: PrimeApi, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Runtime]:
     """A bare sandbox, of whose image nothing is known."""
-    monkeypatch.setattr("opencode_env.opencode.install._IMAGE_PROGRAMS", {})
+    monkeypatch.setattr("opencode_env.agents.opencode.install._IMAGE_PROGRAMS", {})
     async with provision_prime(PrimeConfig(), 60) as started:
         yield started
 
@@ -159,7 +159,7 @@ async def test_a_mirror_that_only_has_other_bytes_is_refused_or_gone_around(
     with pytest.raises(HarnessError, match=rf"{path_of('opencode')}: SHA-256 .* expected {digest('opencode')}"):
         await install(config(mirror, install="download"), quick)
     mirror.held.clear()
-    monkeypatch.setattr("opencode_env.opencode.install.ensure_build", lambda *_: small_build)
+    monkeypatch.setattr("opencode_env.agents.opencode.install.ensure_build", lambda *_: small_build)
     record = InstallRecord()
     directory = await install(config(mirror), quick, record=record)
     assert record.way == "upload"
@@ -254,7 +254,9 @@ def test_without_a_mirror_the_registry_of_npm_is_named_unless_it_holds_credentia
     named = [one.url for one in downloads(config(), host_platform(), digest("opencode"))]
     assert named == [address.rstrip("/") + path_of(name).removeprefix("/npm") for name in ("rg", "opencode")]
     configured_registry.cache_clear()
-    monkeypatch.setattr("opencode_env.opencode.install.run_npm", lambda *_: "https://me:secret@registry.example/\n")
+    monkeypatch.setattr(
+        "opencode_env.agents.opencode.install.run_npm", lambda *_: "https://me:secret@registry.example/\n"
+    )
     with pytest.raises(HarnessError, match=r"holds credentials .*harness\.mirror") as refused:
         downloads(config(), host_platform(), digest("opencode"))
     assert "secret" not in str(refused.value)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import Policy, RecordedRequest, ScriptedModel
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext

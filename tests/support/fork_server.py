@@ -39,7 +39,7 @@ ROOM = 1 << 16
 """Bytes of the variable and of the argument that make room for those of a forked program in `/proc`."""
 MODULES = (
     *("verifiers.v1.cli.eval.main", "verifiers.v1.serve", "verifiers.v1.tasksets", "fastapi"),
-    *("opencode_env.opencode.env", "opencode_env.taskset", "opencode_rlm", "tests.support.forked_servers"),
+    *("opencode_env.agents.opencode.env", "opencode_env.taskset", "opencode_rlm", "tests.support.forked_servers"),
 )
 """What most programs import, as far as it is installed."""
 _READ_AT_THE_START = re.compile(r"PYTHON(?!PATH$)|COVERAGE_")

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from opencode_env.agents.opencode.echo import OpenCodeEcho
+from opencode_env.agents.opencode.events import EVENTS_TAIL_BYTES, parse_log
 from opencode_env.cli_agent.interception.chat_answers import stream_parser
 from opencode_env.cli_agent.interception.masking import Masking
 from opencode_env.cli_agent.interception.steps import answer as answers
-from opencode_env.opencode.echo import OpenCodeEcho
-from opencode_env.opencode.events import EVENTS_TAIL_BYTES, parse_log
 from opencode_env.tool_backends import connection
 from opencode_openenv.guard import refusal
 from opencode_openenv.spec import RolloutSpec

@@ -8,7 +8,7 @@ import platform
 import sys
 from pathlib import Path
 
-from opencode_env.named_agents.npm import npm_command
+from opencode_env.agents.named.npm import npm_command
 
 PREVIEW = "@opencode-ai/cli-linux-x64-baseline@0.0.0-next-16350"
 SUPPORTED = platform.machine() == "x86_64"

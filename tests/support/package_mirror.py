@@ -8,9 +8,9 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from opencode_env.named_agents.npm import run_npm
-from opencode_env.opencode.build_cache import host_platform
-from opencode_env.opencode.builds import DEFAULT_VERSION, RIPGREP_VERSION
+from opencode_env.agents.named.npm import run_npm
+from opencode_env.agents.opencode.build_cache import host_platform
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, RIPGREP_VERSION
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 import verifiers.v1 as vf
-from opencode_env.opencode import OpenCodeHarness
+from opencode_env.agents.opencode import OpenCodeHarness
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from rollout_sandbox.podman import PodmanConfig, PodmanRuntime
 from rollout_sandbox.prime import provision_prime

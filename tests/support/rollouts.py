@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.scripted_model import Policy, RecordedRequest, Reply, ScriptedModel, ScriptPolicy
 from verifiers.v1.agent import make_agent
 from verifiers.v1.interception import Interception

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_env.cli_agent.interception import SubRollout, SubSettings
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_rlm.config import OpenCodeRLMHarnessConfig
 from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 from verifiers.v1.agent import Interaction, make_agent

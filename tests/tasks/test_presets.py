@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.agents.opencode.env import OpenCodeEnv
 from opencode_env.cli_agent.env import CliAgentEnv
-from opencode_env.opencode.env import OpenCodeEnv
 from opencode_env.taskset import DatasetError, OpenCodeTask, OpenCodeTasksetConfig
 from opencode_env.taskset.difficulty_join import OUR_TASKSETS, RowKeys
 from opencode_env.taskset.row import Row

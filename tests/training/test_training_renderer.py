@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.cli_agent.interception import training_client
 from opencode_env.cli_agent.interception.training_client import renderer_abilities
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from renderers import CustomRendererConfig, DefaultRendererConfig, Qwen3Renderer, Qwen3RendererConfig, RendererConfig
 from verifiers.v1.clients import ModelContext, TrainClientConfig
 from verifiers.v1.episode import Episode

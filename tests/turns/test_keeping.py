@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from opencode_env.agents.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.interception.steps.turn import keep_turn
@@ -25,7 +26,6 @@ from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns, request_digest
 from opencode_env.cli_agent.turns.opening import _claim, _kind, make_folder, require_keepable
 from opencode_env.cli_agent.turns.trace_state import SeededNode, mask
-from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
 from opencode_env.taskset.data import OpenCodeTaskData
 from opencode_env.user_simulation import conversation

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.opencode.env import OpenCodeEnvConfig
+from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from opencode_runs.turns.kept import TRACE, kept_turns
 from opencode_simulation import Step, World, tool

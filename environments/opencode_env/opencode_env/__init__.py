@@ -15,9 +15,9 @@ refuse_foreign_packages()
 from rollout_sandbox.lazy_names import lazy_names  # noqa: E402
 
 if TYPE_CHECKING:
+    from opencode_env.agents.opencode import OpenCodeHarness
+    from opencode_env.agents.opencode.env import OpenCodeEnv
     from opencode_env.cli_agent.outcomes import AgentError as AgentError
-    from opencode_env.opencode import OpenCodeHarness
-    from opencode_env.opencode.env import OpenCodeEnv
     from opencode_env.taskset import OpenCodeTaskset
 
 __all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
@@ -25,8 +25,8 @@ __all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
 _MODULES = {
     "AgentError": "opencode_env.cli_agent.outcomes",
     "PodmanBackend": "rollout_sandbox.podman",
-    "OpenCodeEnv": "opencode_env.opencode.env",
-    "OpenCodeHarness": "opencode_env.opencode",
+    "OpenCodeEnv": "opencode_env.agents.opencode.env",
+    "OpenCodeHarness": "opencode_env.agents.opencode",
     "OpenCodeTaskset": "opencode_env.taskset",
 }
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Literal, Self
 
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.cli_agent.interception import GatewayConfig
-from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.taskset.config import OpenCodeTasksetConfig
 from pydantic import Field, FiniteFloat, SerializeAsAny, model_validator
 from rollout_sandbox.confined import LocalSandboxConfig

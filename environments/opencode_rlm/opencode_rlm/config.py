@@ -2,10 +2,10 @@
 
 from typing import Any, Self
 
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.seats import local_seat
-from opencode_env.opencode import OpenCodeHarnessConfig
-from opencode_env.opencode.env import OpenCodeEnvConfig
 from pydantic import Field, FiniteFloat, model_validator
 from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig

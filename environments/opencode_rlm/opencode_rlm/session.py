@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, ClassVar
 
+from opencode_env.agents.opencode import OpenCodeHarness
+from opencode_env.agents.opencode.opencode_config import STATE_URL, merge
+from opencode_env.agents.opencode.session import OpenCodeSession
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.opencode import OpenCodeHarness
-from opencode_env.opencode.opencode_config import STATE_URL, merge
-from opencode_env.opencode.session import OpenCodeSession
 from rollout_sandbox.programs import program_text
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError

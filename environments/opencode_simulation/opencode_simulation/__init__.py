@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from opencode_env.opencode.env import OpenCodeEnv
+    from opencode_env.agents.opencode.env import OpenCodeEnv
 
     from opencode_simulation.environment_world import EnvironmentWorld
     from opencode_simulation.errors import InvalidAction, SignatureMismatchError, ToolMismatchError, WorldError
@@ -36,7 +36,7 @@ __all__ = [
 
 _MODULES = {
     "EnvironmentWorld": "opencode_simulation.environment_world",
-    "OpenCodeEnv": "opencode_env.opencode.env",
+    "OpenCodeEnv": "opencode_env.agents.opencode.env",
     "SimulationTaskset": "opencode_simulation.taskset",
     "check_parity": "opencode_simulation.parity",
     **dict.fromkeys(("Trajectory", "trajectory_of"), "opencode_simulation.trajectory"),

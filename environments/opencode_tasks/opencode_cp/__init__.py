@@ -1,7 +1,7 @@
 """Programming problems as a verifiers environment, under the plugin id `opencode-cp`."""
 
 import verifiers.v1 as vf
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset
 from opencode_rubrics import CodeTestsConfig
 from opencode_tasks.presets import PresetTasksetConfig, preset, preset_seat

@@ -1,7 +1,7 @@
 """Questions that need research as a verifiers environment, under the plugin id `opencode-deepdive`."""
 
 import verifiers.v1 as vf
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset
 from opencode_rubrics import JudgeRubricConfig
 from opencode_tasks.presets import OwnSplitTasksetConfig, preset, preset_seat

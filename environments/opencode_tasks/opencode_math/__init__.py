@@ -1,7 +1,7 @@
 """Competition mathematics as a verifiers environment, under the plugin id `opencode-math`."""
 
 import verifiers.v1 as vf
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset
 from opencode_rubrics import RemoteHybridMathConfig
 from opencode_tasks.presets import PresetTasksetConfig, preset, preset_seat

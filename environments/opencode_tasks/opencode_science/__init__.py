@@ -1,7 +1,7 @@
 """Questions of science as a verifiers environment, under the plugin id `opencode-science`."""
 
 import verifiers.v1 as vf
-from opencode_env.opencode.env import OpenCodeEnv
+from opencode_env.agents.opencode.env import OpenCodeEnv
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskset
 from opencode_math import OpenCodeMathEnvConfig, OpenCodeMathTasksetConfig
 from opencode_tasks.presets import preset

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import verifiers.v1 as vf
-from opencode_env.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset
 from opencode_rubrics import SweTestsConfig
 from opencode_tasks.presets import OwnSplitTasksetConfig, preset, preset_seat

@@ -8,8 +8,8 @@ are.
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.cli_agent.seats import local_seat
-from opencode_env.opencode import OpenCodeHarnessConfig
 from opencode_env.taskset import OpenCodeTasksetConfig
 from pydantic import BaseModel, model_validator
 from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig

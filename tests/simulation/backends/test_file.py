@@ -8,8 +8,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.cli_agent.env import CliAgentEnv
-from opencode_env.opencode.env import OpenCodeEnvConfig
 from opencode_env.tool_backends.docker_options import option_words
 from opencode_env.tool_backends.feature import BackendTools
 from opencode_env.tool_backends.reading import BackendFileError, read_backends

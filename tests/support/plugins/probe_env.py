@@ -3,7 +3,7 @@
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_env.opencode.env import OpenCodeEnv
+from opencode_env.agents.opencode.env import OpenCodeEnv
 from opencode_rubrics import cleanup
 from probe_journal import note  # type: ignore[import-not-found]  # beside this file on PYTHONPATH
 

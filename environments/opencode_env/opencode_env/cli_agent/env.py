@@ -40,6 +40,7 @@ from verifiers.v1.utils.decorators import invoke
 from verifiers.v1.utils.generic import concrete_type
 from verifiers.v1.utils.paths import CACHE_DIR
 
+from opencode_env.agents.named.npm import NPM_AGENTS, NpmAgents, harness_binds
 from opencode_env.cli_agent.classification import blame_own_programs, fail_stage_timeout, unscore_failed, zero_spoilt
 from opencode_env.cli_agent.containers import provision_container
 from opencode_env.cli_agent.evaluation import CapConfig, Evaluation, Probe, require_proxies
@@ -64,7 +65,6 @@ from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.disk import DiskUse
 from opencode_env.cli_agent.turns.keeping import RolloutTurns
 from opencode_env.cli_agent.turns.opening import make_folder, open_turns, require_keepable, runtime_kind
-from opencode_env.named_agents.npm import NPM_AGENTS, NpmAgents, harness_binds
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from verifiers.v1.configs.harness import HarnessConfig
 from verifiers.v1.types import AssistantMessage
 
-from opencode_env.named_agents import TRANSPORTS
+from opencode_env.agents.named import TRANSPORTS
 
 CHAT, RESPONSES, MESSAGES = "/chat/completions", "/responses", "/v1/messages"
 """The wire formats, by the path that a request takes upstream (`Dialect.upstream_path`)."""

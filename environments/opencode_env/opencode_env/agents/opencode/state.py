@@ -19,8 +19,8 @@ from rollout_sandbox.toolbox.archives import archive_arguments
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import ProgramResult, Runtime
 
+from opencode_env.agents.opencode.prompt import SegmentPrompt
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode.prompt import SegmentPrompt
 
 STATE_BASE = "/tmp/opencode"
 """First choice of the directory; `prepare.sh` appends `-2`, `-3`, … while it is taken."""
@@ -37,7 +37,7 @@ _SEED_LOCK = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "1"}}}}
 
 def program(name: str) -> str:
     """Text of one of the programs that run inside the sandbox (`opencode/programs/`)."""
-    return program_text(name, "opencode_env.opencode")
+    return program_text(name, "opencode_env.agents.opencode")
 
 
 def systems_of(trace: AnyTrace, session: str) -> dict[str, list[str]]:

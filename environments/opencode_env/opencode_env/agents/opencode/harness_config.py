@@ -9,11 +9,11 @@ from pydantic import Field, FiniteFloat, PositiveInt, field_validator
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.echo import OpenCodeEcho
 from opencode_env.cli_agent.interception.request_rules import CHAT, MESSAGES, RESPONSES, EchoRules, ModelRequests
 from opencode_env.cli_agent.interception.window import LimitName
 from opencode_env.cli_agent.outcome_rule import Patience
-from opencode_env.opencode.builds import DEFAULT_VERSION
-from opencode_env.opencode.echo import OpenCodeEcho
 
 _OWN_PACKAGE = "@ai-sdk/openai-compatible"
 _FORMATS = {_OWN_PACKAGE: CHAT, "@ai-sdk/openai": RESPONSES, "@ai-sdk/anthropic": MESSAGES}

@@ -13,7 +13,7 @@ from opencode_rubrics import require_alive, run_checked
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import Runtime
 
-from opencode_env.opencode.state import program
+from opencode_env.agents.opencode.state import program
 
 EVENTS_TAIL_BYTES = 256 * 1024
 """How much of the end of the event stream is read: more than the largest single event."""

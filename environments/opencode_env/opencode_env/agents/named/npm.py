@@ -212,4 +212,4 @@ def _fill(tree: NpmTree, staged: Path) -> None:
 
 
 def _program(name: str) -> str:
-    return program_text(name, "opencode_env.named_agents")
+    return program_text(name, "opencode_env.agents.named")

@@ -13,15 +13,15 @@ from verifiers.v1.harnesses.utils.install import remove_dir
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import TaskData
 
+from opencode_env.agents.opencode.build_cache import CachedBuild, cached_build, ensure_build, host_platform
+from opencode_env.agents.opencode.harness_config import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.install import install
+from opencode_env.agents.opencode.install_record import InstallRecord
+from opencode_env.agents.opencode.session import OpenCodeSession
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.opencode.build_cache import CachedBuild, cached_build, ensure_build, host_platform
-from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
-from opencode_env.opencode.install import install
-from opencode_env.opencode.install_record import InstallRecord
-from opencode_env.opencode.session import OpenCodeSession
 
 
 class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHarnessConfig]):

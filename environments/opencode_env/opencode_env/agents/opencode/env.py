@@ -8,13 +8,13 @@ from rollout_sandbox.compat import OPENCODE_HARNESSES
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.harnesses.null import NullHarnessConfig
 
+from opencode_env.agents.named.npm import NPM_AGENTS, NpmAgents, NpmTree, agent_tree
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.build_cache import host_platform
+from opencode_env.agents.opencode.state import program
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.features import Feature
 from opencode_env.cli_agent.seats import local_seat
-from opencode_env.named_agents.npm import NPM_AGENTS, NpmAgents, NpmTree, agent_tree
-from opencode_env.opencode import OpenCodeHarnessConfig
-from opencode_env.opencode.build_cache import host_platform
-from opencode_env.opencode.state import program
 from opencode_env.tool_backends.feature import BackendTools
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.user_simulation.conversation import SimulatedUsers, UserSimulationConfig

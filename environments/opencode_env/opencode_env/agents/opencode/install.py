@@ -21,12 +21,12 @@ from rollout_sandbox.toolbox.pieces import send_in_pieces
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
 
-from opencode_env.named_agents.npm import DOWNLOAD_TIMEOUT_SECONDS, run_npm
-from opencode_env.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
-from opencode_env.opencode.builds import PINNED, RIPGREP_VERSION, Platform, platform_from_probe
-from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
-from opencode_env.opencode.install_record import TRAFFIC, InstallRecord
-from opencode_env.opencode.state import program
+from opencode_env.agents.named.npm import DOWNLOAD_TIMEOUT_SECONDS, run_npm
+from opencode_env.agents.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
+from opencode_env.agents.opencode.builds import PINNED, RIPGREP_VERSION, Platform, platform_from_probe
+from opencode_env.agents.opencode.harness_config import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.install_record import TRAFFIC, InstallRecord
+from opencode_env.agents.opencode.state import program
 
 logger = logging.getLogger("verifiers.v1.opencode_env.install")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from opencode_rubrics.cache import cache_root, make_once
 from verifiers.v1.errors import HarnessError
 
-from opencode_env.named_agents.npm import run_npm
-from opencode_env.opencode.builds import PINNED, RIPGREP_VERSION, Platform, platform_from_probe
+from opencode_env.agents.named.npm import run_npm
+from opencode_env.agents.opencode.builds import PINNED, RIPGREP_VERSION, Platform, platform_from_probe
 
 logger = logging.getLogger("verifiers.v1.opencode_env.install")
 

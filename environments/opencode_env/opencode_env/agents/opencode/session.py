@@ -24,21 +24,13 @@ from verifiers.v1.task import TaskData
 from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Messages
 
-from opencode_env.cli_agent.interception import own_calls
-from opencode_env.cli_agent.interception.conversations import history_forks
-from opencode_env.cli_agent.outcome_rule import overflowed, require_model_calls
-from opencode_env.cli_agent.outcomes import ConfigurationError, Outcome
-from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
-from opencode_env.cli_agent.progress import run_started
-from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
-from opencode_env.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
-from opencode_env.opencode.harness_config import BUILT_IN_TOOLS, OpenCodeHarnessConfig
-from opencode_env.opencode.install import install
-from opencode_env.opencode.install_record import InstallRecord
-from opencode_env.opencode.opencode_config import build_config, render_config
-from opencode_env.opencode.prompt import SegmentPrompt, segment_prompt, shows_images
-from opencode_env.opencode.state import (
+from opencode_env.agents.opencode.events import EVENTS_TAIL_BYTES, SEPARATOR, RunLog, read_log, split_log
+from opencode_env.agents.opencode.harness_config import BUILT_IN_TOOLS, OpenCodeHarnessConfig
+from opencode_env.agents.opencode.install import install
+from opencode_env.agents.opencode.install_record import InstallRecord
+from opencode_env.agents.opencode.opencode_config import build_config, render_config
+from opencode_env.agents.opencode.prompt import SegmentPrompt, segment_prompt, shows_images
+from opencode_env.agents.opencode.state import (
     CONFIG_DIR,
     NO_PROGRAM,
     STATE_BASE,
@@ -48,6 +40,14 @@ from opencode_env.opencode.state import (
     systems_of,
     write_state,
 )
+from opencode_env.cli_agent.interception import own_calls
+from opencode_env.cli_agent.interception.conversations import history_forks
+from opencode_env.cli_agent.outcome_rule import overflowed, require_model_calls
+from opencode_env.cli_agent.outcomes import ConfigurationError, Outcome
+from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
+from opencode_env.cli_agent.progress import run_started
+from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 
 _TIMED_OUT = "The operation timed out."
 """OpenCode's words when `provider_timeout` is over. The interception is still waiting then and has recorded no call."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.harness_config import OpenCodeHarnessConfig
 
 PROVIDER = "intercepted"
 """Name of the only provider that OpenCode knows during a rollout."""

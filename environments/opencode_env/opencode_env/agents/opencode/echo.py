@@ -13,8 +13,8 @@ from typing import Any
 
 from verifiers.v1.types import AssistantMessage, ToolCall
 
+from opencode_env.agents.opencode import javascript_json
 from opencode_env.cli_agent.interception.request_rules import Wire
-from opencode_env.opencode import javascript_json
 
 _STEP_LIMIT = "CRITICAL - MAXIMUM STEPS REACHED\n"
 _INVALID = "invalid"

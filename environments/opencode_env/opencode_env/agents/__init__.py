@@ -1,0 +1,54 @@
+"""Agents, and the names that whoever brings one of their own needs.
+
+An agent is a harness of verifiers and a subclass of `CliAgentEnv` that pins it with `local_seat`; the other names are
+hooks that a harness or its configuration may have. `opencode` is one agent, `named` what is known of others.
+The names are imported on first use.
+"""
+
+from typing import TYPE_CHECKING
+
+from rollout_sandbox.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from rollout_sandbox.compat import run_program
+    from rollout_sandbox.confined import Bind
+
+    from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
+    from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
+    from opencode_env.cli_agent.guard import GuardedHarness
+    from opencode_env.cli_agent.interception.request_rules import EchoRules, ModelRequests
+    from opencode_env.cli_agent.outcome_rule import Patience
+    from opencode_env.cli_agent.process_fence import ProcessFence
+    from opencode_env.cli_agent.seats import local_seat
+
+__all__ = [
+    "Bind",
+    "CliAgentEnv",
+    "CliAgentEnvConfig",
+    "EchoRules",
+    "GuardedHarness",
+    "ModelRequests",
+    "OpenCodeHarness",
+    "OpenCodeHarnessConfig",
+    "Patience",
+    "ProcessFence",
+    "local_seat",
+    "run_program",
+]
+
+_MODULES = {
+    "Bind": "rollout_sandbox.confined",
+    "CliAgentEnv": "opencode_env.cli_agent.env",
+    "CliAgentEnvConfig": "opencode_env.cli_agent.env",
+    "EchoRules": "opencode_env.cli_agent.interception.request_rules",
+    "GuardedHarness": "opencode_env.cli_agent.guard",
+    "ModelRequests": "opencode_env.cli_agent.interception.request_rules",
+    "OpenCodeHarness": "opencode_env.agents.opencode",
+    "OpenCodeHarnessConfig": "opencode_env.agents.opencode",
+    "Patience": "opencode_env.cli_agent.outcome_rule",
+    "ProcessFence": "opencode_env.cli_agent.process_fence",
+    "local_seat": "opencode_env.cli_agent.seats",
+    "run_program": "rollout_sandbox.compat",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -1,6 +1,0 @@
-"""The OpenCode harness: install, configuration, run, outcome."""
-
-from opencode_env.opencode.harness import OpenCodeHarness
-from opencode_env.opencode.harness_config import OpenCodeHarnessConfig
-
-__all__ = ["OpenCodeHarness", "OpenCodeHarnessConfig"]
