@@ -12,12 +12,10 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
-from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, host_platform
+from opencode_env.agents.opencode.config import PROVIDER, build_config, render_config
 from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
-from opencode_env.agents.opencode.opencode_config import PROVIDER, build_config, render_config
-from opencode_env.agents.opencode.prompt import segment_prompt
-from opencode_env.agents.opencode.state import program, state_archive
+from opencode_env.agents.opencode.state import program, segment_prompt, state_archive
 from rollout_sandbox.toolbox.archives import archive_arguments
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext

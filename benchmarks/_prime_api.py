@@ -18,8 +18,7 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, host_platform
 from rollout_sandbox.confined import Bind
 
 from benchmarks._light_boxes import Agents, LightBox

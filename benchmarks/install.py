@@ -24,10 +24,8 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
-from opencode_env.agents.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
-from opencode_env.agents.opencode.install import install
-from opencode_env.agents.opencode.install_record import InstallRecord
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, CachedBuild, ensure_build, host_platform, packed_build
+from opencode_env.agents.opencode.install import InstallRecord, install
 from rollout_sandbox.confined import Bind
 from rollout_sandbox.prime import provision_prime
 from verifiers.v1.runtimes import PrimeConfig, Runtime

@@ -30,8 +30,7 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import verifiers.v1 as vf
-from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, host_platform
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from rollout_sandbox.podman import PodmanConfig
 

@@ -30,8 +30,7 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from opencode_env.agents.named.npm import make_tree, node_tree
-from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, host_platform
 from opencode_env.agents.opencode.env import opencode2_tree
 from opencode_env.conformance.user_home import VF_EVAL, Finished, UserHome, closed_port
 from opencode_env.scripted_model import ScriptedModel

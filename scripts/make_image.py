@@ -13,8 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from opencode_env.agents.opencode.build_cache import CachedBuild, ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION, Platform
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, CachedBuild, Platform, ensure_build, host_platform
 from opencode_rubrics.math.scorer_bundle import SANDBOX_ROOT, ScorerBundle, ensure_bundle
 
 DOCKERFILE = Path(__file__).parent.parent / "Dockerfile"

@@ -11,8 +11,8 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.config import BUILT_IN_TOOLS
 from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
-from opencode_env.agents.opencode.harness_config import BUILT_IN_TOOLS
 from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.cli_agent.interception.sub_rollout import RLM_RECORD
 from opencode_env.cli_agent.seats import local_seat

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from opencode_env.agents.opencode.harness_config import BUILT_IN_TOOLS
-from opencode_env.agents.opencode.session import rollout_metrics
+from opencode_env.agents.opencode.config import BUILT_IN_TOOLS
+from opencode_env.agents.opencode.harness import rollout_metrics
 from opencode_env.cli_agent.guard import agent_metrics
 from opencode_env.cli_agent.traces import AnyTrace
 from verifiers.v1 import AgentConfig, TaskData

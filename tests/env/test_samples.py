@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 from opencode_env.agents.opencode.builds import DEFAULT_VERSION
-from opencode_env.agents.opencode.harness_config import BUILT_IN_TOOLS
+from opencode_env.agents.opencode.config import BUILT_IN_TOOLS
 from opencode_env.samples import load_samples
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
 from verifiers.v1.trace import WireTrace

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from opencode_env.agents.opencode import javascript_json
+from opencode_env.agents.opencode.echo import parse_json
 from opencode_env.scripted_model import Reply, ToolCall
 
 from tests.history.outputs import Conversation, said_in
@@ -21,7 +21,7 @@ def _has(pattern: str) -> Shows:
 
 def _is_json(call: ToolCall) -> bool:
     try:
-        javascript_json.parse(call.arguments_json)
+        parse_json(call.arguments_json)
     except ValueError:
         return False
     return True

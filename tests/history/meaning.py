@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
-from opencode_env.agents.opencode import javascript_json
+from opencode_env.agents.opencode.echo import JAVASCRIPT_SPACE, parse_json
 from opencode_env.cli_agent.interception.steps.answer import sound_arguments
 from opencode_env.scripted_model import Reply, ToolCall
 from verifiers.v1.types import AssistantMessage, Message, Messages, ToolMessage
@@ -37,10 +37,10 @@ NOTHING = object()
 def seen(call: ToolCall) -> object:
     """What a tool gets of a call's arguments, as JavaScript sees it; NOTHING when the call cannot run."""
     text = sound_arguments(call.arguments_json)
-    if not text.strip(javascript_json.JAVASCRIPT_SPACE):
+    if not text.strip(JAVASCRIPT_SPACE):
         return {}
     try:
-        value = javascript_json.parse(text)
+        value = parse_json(text)
     except ValueError:
         return NOTHING
     return NOTHING if _is_forbidden(value) else value
@@ -88,7 +88,7 @@ def lines_told(text: str) -> Counter[str]:
 
 def _line_told(line: str) -> str:
     try:
-        return canonical(javascript_json.parse(line))
+        return canonical(parse_json(line))
     except ValueError:
         return line
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_env.agents.opencode import session
+from opencode_env.agents.opencode import harness
 from opencode_env.agents.opencode.state import CONFIG_DIR, state_archive
 from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.interception.serving import role_interception
@@ -28,7 +28,7 @@ def _archive(config: str, append: str, extra: Mapping[str, str], *rest: Any) -> 
     return state_archive(config, append, {**extra, **tool}, *rest)
 
 
-vars(session)["state_archive"] = _archive
+vars(harness)["state_archive"] = _archive
 
 
 class Lines:

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_env.agents.opencode import javascript_json
-from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
-from opencode_env.agents.opencode.echo import OpenCodeEcho
+from opencode_env.agents.opencode import echo as echoes
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, host_platform
+from opencode_env.agents.opencode.echo import JAVASCRIPT_SPACE, MOST_COMMAS, OpenCodeEcho, parse_json, written
 from verifiers.v1.types import AssistantMessage, ToolCall
 
 from tests.support.child import child
@@ -216,24 +215,24 @@ def javascript(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Any
 def test_texts_are_read_as_opencodes_javascript_reads_them(javascript: Any) -> None:
     @given(TEXTS)
     def agrees(text: str) -> None:
-        written = javascript(text)
+        spelled = javascript(text)
         try:
-            own = javascript_json.parse(text)
+            own = parse_json(text)
         except ValueError:
-            assert written is None
+            assert spelled is None
             return
-        assert written is not None
-        assert javascript_json.written(own) == javascript_json.written(javascript_json.parse(written))
+        assert spelled is not None
+        assert written(own) == written(parse_json(spelled))
 
     agrees()
     for sampled, _ in SPELLINGS:
-        if sampled.strip(javascript_json.JAVASCRIPT_SPACE):
-            read = javascript_json.parse(javascript(sampled))
-            assert javascript_json.written(javascript_json.parse(sampled)) == javascript_json.written(read)
+        if sampled.strip(JAVASCRIPT_SPACE):
+            read = parse_json(javascript(sampled))
+            assert written(parse_json(sampled)) == written(read)
 
 
 def test_arguments_of_more_values_than_an_answer_can_hold_come_back_as_the_same_text_alone() -> None:
-    text = json.dumps([1] * (javascript_json.MOST_COMMAS + 2))
+    text = json.dumps([1] * (MOST_COMMAS + 2))
     assert RULES.recognise(answer(("a", "nothing", text)), echo(("a", "nothing", text))) == ["a"]
     assert RULES.recognise(answer(("a", "nothing", text)), echo(("a", "nothing", f"{text} "))) is None
 
@@ -242,13 +241,13 @@ def test_many_calls_of_one_id_are_read_once_each_also_when_what_comes_is_no_echo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = Counter[str]()
-    beginnings = javascript_json.beginnings
+    beginnings = echoes.beginnings
 
     def counted(text: str) -> Iterator[Any]:
         read[text] += 1
         return beginnings(text)
 
-    monkeypatch.setattr(javascript_json, "beginnings", counted)
+    monkeypatch.setattr(echoes, "beginnings", counted)
     many = answer(*[("same", "nothing", "1" * 390 + f" {number}") for number in range(50)])
     for number in range(5):
         assert RULES.recognise(many, echo(("same", "nothing", f'{{"value":{number}.5}}'))) is None

@@ -6,8 +6,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from opencode_env.agents.opencode.build_cache import CachedBuild, ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, CachedBuild, ensure_build, host_platform
 
 from tests.opencode.archives import GOOD, Archives
 from tests.support.light_opencode import light_opencode_in_place

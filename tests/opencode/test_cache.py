@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 from opencode_env.agents.named.npm import npm_command
-from opencode_env.agents.opencode.build_cache import CachedBuild, ensure_build, file_sha256, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Platform
+from opencode_env.agents.opencode.builds import (
+    DEFAULT_VERSION,
+    PINNED,
+    RIPGREP_VERSION,
+    CachedBuild,
+    Platform,
+    ensure_build,
+    file_sha256,
+    host_platform,
+)
 from opencode_rubrics.cache import cache_root
 from verifiers.v1.errors import HarnessError
 
@@ -42,7 +50,7 @@ def finished(root: Path) -> list[str]:
 PROGRAM = f"""
 from concurrent.futures import ThreadPoolExecutor
 from opencode_env.agents.opencode.builds import Platform
-from opencode_env.agents.opencode.build_cache import ensure_build
+from opencode_env.agents.opencode.builds import ensure_build
 with ThreadPoolExecutor(2) as pool:
     for build in pool.map(lambda _: ensure_build({VERSION!r}, Platform("x64")), range(2)):
         print(build.directory, build.binary_sha256)

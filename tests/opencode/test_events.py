@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from opencode_env.agents.opencode.events import ErrorEvent, RunLog, parse_log
+from opencode_env.agents.opencode.harness import ErrorEvent, RunLog, parse_log
 
 SESSION = "ses_e05d8ac59ffem2lRwQpAxYhdh5"
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
-from opencode_env.agents.opencode.build_cache import CachedBuild
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
-from opencode_env.agents.opencode.install import install
-from opencode_env.agents.opencode.install_record import InstallRecord
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, CachedBuild
+from opencode_env.agents.opencode.install import InstallRecord, install
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 
 from tests.rubrics.math_places import Place, image_with_agent_user

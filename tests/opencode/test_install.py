@@ -6,33 +6,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
-from opencode_env.agents.opencode.build_cache import CachedBuild
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, CachedBuild
 from opencode_env.agents.opencode.install import install, probe_sandbox
 from opencode_env.scripted_model import Reply
 from rollout_sandbox.conformance.promises import LIST_PROCESSES
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import Runtime, SubprocessConfig, provision_runtime
 
-from tests.opencode.archives import DIGEST, PROGRAM, Archives
 from tests.support.places import Container
 from tests.support.replies import bash
 from tests.support.rollouts import lone_box, play
 
 pytestmark = [pytest.mark.podman, pytest.mark.asyncio(loop_scope="module")]
-
-
-WGET = b"""#!/usr/bin/python3
-import socket, sys
-target, url = sys.argv[-2:]
-host, _, path = url.removeprefix("http://").partition("/")
-name, port = host.split(":")
-with socket.create_connection((name, int(port))) as connection, open(target, "wb") as out:
-    connection.sendall(f"GET /{path} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n".encode())
-    answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    out.write(answer.partition(b"\\r\\n\\r\\n")[2])
-"""
-"""A downloader for the base image, which has none and only a minimal Python."""
 
 
 def config(**fields: Any) -> OpenCodeHarnessConfig:
@@ -81,20 +66,8 @@ async def test_an_upload_that_was_cut_is_not_taken_for_complete(bare: Runtime, b
     assert (await probe_sandbox(config(asset_dir="/half"), bare)).ready == ()
 
 
-async def test_a_download_arrives_checked_and_with_ripgrep(bare: Runtime, archives: Archives) -> None:
-    await bare.write("/usr/local/bin/wget", WGET)
-    await sh(bare, "chmod +x /usr/local/bin/wget")
-    wanted = {"download_url": bare.host_url(archives.url), "download_sha256": DIGEST}
-    chosen = config(install="download", asset_dir="/fetched", **wanted)
-    directory = await install(chosen, bare)
-    assert await sh(bare, f"cat {directory}/opencode") == PROGRAM.decode().strip()
-    assert "ripgrep" in await sh(bare, f"{directory}/rg --version")
-    assert archives.asked == 1
-    assert (await install(chosen, bare), archives.asked) == (directory, 1)
-
-
 async def test_a_version_without_a_checksum_is_never_downloaded(bare: Runtime) -> None:
-    with pytest.raises(HarnessError, match=r"no checksum is pinned.*download-sha256"):
+    with pytest.raises(HarnessError, match=r"no checksum is pinned.*install upload"):
         await install(config(install="download", asset_dir="/other", version="1.18.32"), bare)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
-from opencode_env.agents.opencode.opencode_config import STATE_VARIABLE, build_config, merge, render_config
+from opencode_env.agents.opencode.config import STATE_VARIABLE, build_config, merge, render_config
 from pydantic import ValidationError
 
 SUBSTITUTION = re.compile(r"\{(?:env|file):[^}]*\}")
@@ -60,12 +60,7 @@ def test_a_dead_connection_is_given_up_where_the_call_can_be_sent_again() -> Non
     )
     options = config["provider"]["intercepted"]["options"]
     assert (options["headerTimeout"], options["chunkTimeout"]) == (600_000, 60_000)
-    assert config["plugin"][0][1] == {"repeats": True, "sorted": True}
-
-
-def test_searches_are_sorted_unless_the_configuration_says_otherwise() -> None:
-    assert built()["plugin"][0][1]["sorted"] is True
-    assert built(sorted_search=False)["plugin"][0][1]["sorted"] is False
+    assert config["plugin"][0][1] == {"repeats": True}
 
 
 def test_no_other_provider_and_no_background_work_is_on() -> None:
@@ -128,7 +123,7 @@ def test_merging_keeps_what_the_upper_layer_does_not_name(base: dict[str, Any], 
     "wrong",
     [
         *({"asset_dir": "opencode"}, {"agent_workdir": "app"}, {"provider_timeout": 0}, {"provider_timeout": math.inf}),
-        *({"log_tail": -1}, {"version": "latest"}, {"install": "curl"}, {"no_such_option": 1}),
+        *({"version": "latest"}, {"install": "curl"}, {"no_such_option": 1}),
     ],
     ids=str,
 )

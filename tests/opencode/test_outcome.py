@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from opencode_env.agents.opencode.events import ErrorEvent, RunLog
-from opencode_env.agents.opencode.session import AgentOutcome, SegmentRecord, outcome_of
+from opencode_env.agents.opencode.harness import AgentOutcome, ErrorEvent, RunLog, SegmentRecord, outcome_of
 from verifiers.v1.errors import HarnessError, InterceptionError, ProviderError, RolloutError
 from verifiers.v1.trace import Error, ModelCall
 

@@ -113,9 +113,3 @@ async def test_an_agent_that_spoils_its_own_log_is_judged_by_its_calls(confined:
     assert played.tool_results() == ["spoiled\n"]
     assert (played.record["outcome"], played.trace.reward) == ("completed", 1.0)
     assert len(played.record["log_tail"].encode()) <= 2 * 4000 + 1
-
-
-@LIGHT
-async def test_as_much_of_the_log_is_kept_as_is_asked_for(confined: Place) -> None:
-    played = await play(confined, DONE, harness={"log_tail": 20})
-    assert 0 < len(played.record["log_tail"]) <= 20

@@ -6,7 +6,7 @@ import pytest
 import verifiers.v1 as vf
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_env.agents.opencode.prompt import Picture, segment_prompt, shows_images
+from opencode_env.agents.opencode.state import Picture, segment_prompt, shows_images
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.types import (

@@ -6,8 +6,7 @@ import json
 import tarfile
 
 import pytest
-from opencode_env.agents.opencode.prompt import Picture, SegmentPrompt
-from opencode_env.agents.opencode.state import CONFIG_DIR, program, segment_files, state_archive
+from opencode_env.agents.opencode.state import CONFIG_DIR, Picture, SegmentPrompt, program, segment_files, state_archive
 from rollout_sandbox.toolbox.archives import archive_arguments
 
 

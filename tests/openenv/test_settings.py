@@ -65,10 +65,10 @@ def test_where_agents_may_reach_the_server_it_asks_for_a_token(
 
 def test_the_environment_has_the_servers_runtime_and_harness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCODE_OPENENV_TOKEN", "a-long-token")
-    given = {"runtime": {"type": "docker", "image": "an-image"}, "harness": {"log_tail": 7}}
+    given = {"runtime": {"type": "docker", "image": "an-image"}, "harness": {"startup_time": 7.0}}
     config: Any = ServerConfig.model_validate(given).environment()
     assert (config.agent.runtime.type, getattr(config.agent.runtime, "image", None)) == ("docker", "an-image")
-    assert getattr(config.agent.harness, "log_tail", None) == 7
+    assert getattr(config.agent.harness, "startup_time", None) == 7.0
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,11 @@ async def test_wrong_arguments_are_refused_before_anything_starts(wrong: dict[st
 
 
 def test_recursive_agents_are_served_by_the_environment_that_has_them() -> None:
-    config: Any = ServerConfig.model_validate({"env_id": "opencode-rlm", "harness": {"log_tail": 7}}).environment()
+    config: Any = ServerConfig.model_validate(
+        {"env_id": "opencode-rlm", "harness": {"startup_time": 7.0}}
+    ).environment()
     harness = config.agent.harness
-    assert (config.id, harness.id, harness.log_tail) == ("opencode-rlm", "opencode-rlm", 7)
+    assert (config.id, harness.id, harness.startup_time) == ("opencode-rlm", "opencode-rlm", 7.0)
     assert harness.disabled_tools == ["question"]
     with pytest.raises(ValueError, match="--env-id opencode-rlm"):
         ServerConfig(include_sub_llm_in_trajectory=True)

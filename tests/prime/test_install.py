@@ -12,11 +12,26 @@ from typing import Any
 
 import pytest
 from opencode_env.agents.named.npm import run_npm
-from opencode_env.agents.opencode import OpenCodeHarnessConfig, install_record
-from opencode_env.agents.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION, PINNED, RIPGREP_VERSION, Checksum
-from opencode_env.agents.opencode.install import configured_registry, downloads, install, upload
-from opencode_env.agents.opencode.install_record import InstallRecord, Traffic
+from opencode_env.agents.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.builds import (
+    DEFAULT_VERSION,
+    PINNED,
+    RIPGREP_VERSION,
+    CachedBuild,
+    Checksum,
+    ensure_build,
+    host_platform,
+    packed_build,
+)
+from opencode_env.agents.opencode.install import (
+    TOLD_AFTER,
+    InstallRecord,
+    Traffic,
+    configured_registry,
+    downloads,
+    install,
+    upload,
+)
 from rollout_sandbox.prime import provision_prime
 from rollout_sandbox.prime.errors import SandboxMemoryError
 from rollout_sandbox.toolbox import pieces
@@ -231,7 +246,7 @@ async def test_a_sandbox_that_ends_under_the_install_keeps_the_reason_by_which_r
 def test_the_same_bytes_again_and_again_are_spoken_of_once(caplog: pytest.LogCaptureFixture) -> None:
     traffic = Traffic()
     with caplog.at_level(logging.WARNING):
-        for _ in range(2 * install_record.SAID_AT):
+        for _ in range(2 * TOLD_AFTER):
             traffic.count(InstallRecord("download", 60_000_000), "registry.example", chosen=False)
             traffic.count(InstallRecord("upload", 60_000_000), "this machine", chosen=True)
     (told,) = [entry.getMessage() for entry in caplog.records]

@@ -10,8 +10,7 @@ from typing import Any
 
 import opencode_rlm
 import pytest
-from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, host_platform
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply, ScriptedModel
 
 pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, host_platform
 from opencode_env.scripted_model import ChatRequest, Reply
 from rollout_sandbox.podman import PodmanConfig
 from verifiers.v1.runtimes import PrimeConfig

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from opencode_env.agents.opencode.echo import OpenCodeEcho
-from opencode_env.agents.opencode.events import EVENTS_TAIL_BYTES, parse_log
+from opencode_env.agents.opencode.harness import EVENTS_TAIL_BYTES, parse_log
 from opencode_env.cli_agent.interception.chat_answers import stream_parser
 from opencode_env.cli_agent.interception.masking import Masking
 from opencode_env.cli_agent.interception.steps import answer as answers

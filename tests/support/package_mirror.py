@@ -9,8 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from opencode_env.agents.named.npm import run_npm
-from opencode_env.agents.opencode.build_cache import host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION, RIPGREP_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, RIPGREP_VERSION, host_platform
 
 
 class _Quiet(SimpleHTTPRequestHandler):

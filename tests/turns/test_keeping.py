@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from opencode_env.agents.opencode.harness_config import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.config import OpenCodeHarnessConfig
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.interception.steps.turn import keep_turn

@@ -5,8 +5,7 @@ import sys
 
 from verifiers.v1.errors import HarnessError
 
-from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, host_platform
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ from importlib.resources import files
 from typing import Any, ClassVar
 
 from opencode_env.agents.opencode import OpenCodeHarness
-from opencode_env.agents.opencode.opencode_config import STATE_URL, merge
-from opencode_env.agents.opencode.session import OpenCodeSession
+from opencode_env.agents.opencode.config import STATE_URL, merge
+from opencode_env.agents.opencode.harness import OpenCodeSession
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.rollout import rollout_of
 from rollout_sandbox.programs import program_text

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from opencode_env.agents.opencode.build_cache import ensure_build, host_platform
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, host_platform
 from opencode_rubrics.cache import cache_root, make_once
 
 REAL = {"OPENCODE_ENV_CACHE": str(cache_root())}

@@ -1,6 +1,6 @@
-"""The OpenCode harness: install, configuration, run, outcome."""
+"""The OpenCode coding agent: `harness` is read from top to bottom, `config` has its options."""
 
+from opencode_env.agents.opencode.config import OpenCodeHarnessConfig
 from opencode_env.agents.opencode.harness import OpenCodeHarness
-from opencode_env.agents.opencode.harness_config import OpenCodeHarnessConfig
 
 __all__ = ["OpenCodeHarness", "OpenCodeHarnessConfig"]

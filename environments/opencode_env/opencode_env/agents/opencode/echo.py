@@ -2,18 +2,21 @@
 
 Its AI SDK parses the arguments of every call and writes them again, keeps text and reasoning of an answer in one piece
 each, and has an answer that it could not run by a call of its own tool `invalid`. Values are therefore compared as
-JavaScript sees them. Invariant: whatever else differs is a change of the history and no echo.
+JavaScript sees them: every number is a double, so 5000.0 is 5000 and big integers are rounded; what is too large for
+one is written as null, and -0 as 0. Of duplicate keys the last one counts. NaN and Infinity are not JSON. Whatever else
+differs is a change of the history and no echo.
 """
 
+import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 from verifiers.v1.types import AssistantMessage, ToolCall
 
-from opencode_env.agents.opencode import javascript_json
 from opencode_env.cli_agent.interception.request_rules import Wire
 
 _STEP_LIMIT = "CRITICAL - MAXIMUM STEPS REACHED\n"
@@ -116,34 +119,34 @@ class _OfOneId:
         if named and text in self._texts:
             return True
         try:
-            given = javascript_json.parse(text)
+            given = parse_json(text)
         except ValueError:
             return False
         if (self._several or name == _INVALID) and _refused_name(given) in self._own:
             return True
         if not named:
             return False
-        key = javascript_json.written(given)
+        key = written(given)
         # A beginning comes wrapped, or is an object, and there may be hundreds of one text.
         return key in self._whole or (isinstance(given, dict) and key in self._begun)
 
     @cached_property
     def _whole(self) -> frozenset[str]:
-        return frozenset(javascript_json.written(value) for text in self._texts for value in _inputs(text))
+        return frozenset(written(value) for text in self._texts for value in _inputs(text))
 
     @cached_property
     def _begun(self) -> frozenset[str]:
         # In a stream, a call is complete as soon as what has come of its arguments is JSON.
-        begun = (value for text in self._texts for value in javascript_json.beginnings(text))
-        return frozenset(javascript_json.written(_wrapped(value)) for value in begun)
+        begun = (value for text in self._texts for value in beginnings(text))
+        return frozenset(written(_wrapped(value)) for value in begun)
 
 
 def _inputs(arguments: str) -> Iterator[Any]:
     """What a tool may get for whole arguments: nothing is {}, and what is not an object is wrapped in one."""
-    if not arguments.strip(javascript_json.JAVASCRIPT_SPACE):
+    if not arguments.strip(JAVASCRIPT_SPACE):
         yield {}
     with suppress(ValueError):
-        yield _wrapped(javascript_json.parse(arguments))
+        yield _wrapped(parse_json(arguments))
     # Under a name of another case, what could not be read comes as a text.
     yield _wrapped(arguments)
 
@@ -157,3 +160,64 @@ def _refused_name(given: Any) -> Any:
     had a key `__proto__`."""
     refused = isinstance(given, dict) and given.keys() == {"tool", "error"}
     return given["tool"] if refused and all(isinstance(value, str) for value in given.values()) else None
+
+
+_SPACE = " \t\n\v\f\r\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
+JAVASCRIPT_SPACE = f"{_SPACE}\u205f\u3000\ufeff"
+"""What `String.prototype.trim` takes off."""
+
+_LONGEST_NUMBER = 400
+"""Digits after which a number is too large, or its last digits no longer count."""
+
+MOST_COMMAS = 20_000
+"""In a text of more, nothing is read: an agent's could hold a loop, and no answer of 32,000 tokens has as many."""
+
+
+def _number(text: str) -> float | None:
+    number = float(text)
+    return number + 0.0 if math.isfinite(number) else None
+
+
+def _no_json(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decoder = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_no_json)
+
+
+def _bounded(text: str) -> str:
+    if text.count(",") > MOST_COMMAS:
+        raise ValueError("more values than are read here")
+    return text
+
+
+def parse_json(text: str) -> Any:
+    """The value that JavaScript reads, as it would write it.
+
+    Raises:
+        ValueError: it is not what JavaScript reads.
+    """
+    try:
+        return _decoder.decode(_bounded(text))
+    except RecursionError:
+        raise ValueError("nested deeper than can be read here") from None
+
+
+def beginnings(text: str) -> Iterator[Any]:
+    """The values of all texts with which a text begins and that are JSON themselves, the shortest first."""
+    start = len(text) - len(text.lstrip(" \t\n\r"))
+    try:
+        value, end = _decoder.raw_decode(_bounded(text), start)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(value, dict | list | str | bool) or text.startswith("null", start):
+        yield value
+        return
+    for length in range(start + 1, min(end, start + _LONGEST_NUMBER) + 1):
+        with suppress(ValueError):  # a sign, or a number without its last digit
+            yield parse_json(text[:length])
+
+
+def written(value: Any) -> str:
+    """A text that is the same for values that are equal; unlike in Python, true is not 1."""
+    return json.dumps(value, sort_keys=True)

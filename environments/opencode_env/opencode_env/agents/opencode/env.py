@@ -10,7 +10,7 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 
 from opencode_env.agents.named.npm import NPM_AGENTS, NpmAgents, NpmTree, agent_tree
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
-from opencode_env.agents.opencode.build_cache import host_platform
+from opencode_env.agents.opencode.builds import host_platform
 from opencode_env.agents.opencode.state import program
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.features import Feature

@@ -1,18 +1,22 @@
-"""Brings the programs `opencode` and `rg` into a sandbox and says where they are.
+"""Brings the programs `opencode` and `rg` into a sandbox, and records how they came and what that moved.
 
-Invariant: the directory that `install` returns holds an executable `opencode` of the configured version. One probe
-tells what the sandbox is and has; what must be written is written under a temporary name and renamed.
-
-What a sandbox downloads is kept only when it has the checksum that the host names, and no sandbox is told credentials:
-an address that holds some is refused.
+The directory that `install` returns holds an executable `opencode` of the configured version. One probe tells what the
+sandbox is and has; what must be written is written under a temporary name and renamed. What a sandbox downloads is kept
+only when it has the checksum that the host names, and no sandbox is told credentials: an address that holds some is
+refused.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from opencode_rubrics import run_checked
@@ -22,13 +26,76 @@ from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
 
 from opencode_env.agents.named.npm import DOWNLOAD_TIMEOUT_SECONDS, run_npm
-from opencode_env.agents.opencode.build_cache import CachedBuild, ensure_build, host_platform, packed_build
-from opencode_env.agents.opencode.builds import PINNED, RIPGREP_VERSION, Platform, platform_from_probe
-from opencode_env.agents.opencode.harness_config import OpenCodeHarnessConfig
-from opencode_env.agents.opencode.install_record import TRAFFIC, InstallRecord
+from opencode_env.agents.opencode.builds import (
+    PINNED,
+    RIPGREP_VERSION,
+    CachedBuild,
+    Platform,
+    ensure_build,
+    host_platform,
+    packed_build,
+    platform_from_probe,
+)
+from opencode_env.agents.opencode.config import OpenCodeHarnessConfig
 from opencode_env.agents.opencode.state import program
+from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 logger = logging.getLogger("verifiers.v1.opencode_env.install")
+
+TOLD_AFTER = 10
+"""Sandboxes that are given the same bytes before a warning says so."""
+
+
+@dataclass
+class InstallRecord:
+    """One installation, as `trace.info["agent"]["install"]` shows it."""
+
+    way: Literal["present", "download", "upload"] = "present"
+    """`present`: it was there, in the image or shown by this machine."""
+    bytes: int = 0
+    """What was moved into the sandbox, packed."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By stage: `check` what is there, `download` or `upload`, `unpack`, `verify`."""
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the time of the body to a stage."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 3)
+
+    def add_to(self, trace: AnyTrace) -> None:
+        agent_record(trace)["install"] = asdict(self)
+
+
+class Traffic:
+    """What one process has moved into sandboxes, by where it came from."""
+
+    def __init__(self) -> None:
+        self._times: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+        self._told = False
+
+    def count(self, record: InstallRecord, origin: str, *, chosen: bool) -> None:
+        """Count an installation whose bytes came from `origin`; with `chosen`, the configuration asked for that."""
+        self._times[origin] += 1
+        self._bytes[origin] += record.bytes
+        if chosen or self._told or self._times[origin] < TOLD_AFTER:
+            return
+        self._told = True
+        total, each = self._bytes[origin] / 1e6, self._bytes[origin] / self._times[origin] / 1e6
+        told = (
+            "%d sandboxes of this process were each given the same %.0f MB from %s, %.0f MB so far, and every further "
+            "one will be (install = auto chose the %s): give the sandboxes an image that holds OpenCode (make image), "
+            "or name a mirror of your own (--env.agent.harness.mirror), or choose this way to hear no more of it "
+            "(--env.agent.harness.install %s)"
+        )
+        logger.warning(told, self._times[origin], each, origin, total, record.way, record.way)
+
+
+_TRAFFIC = Traffic()
 
 _IMAGE_VERSIONS: dict[tuple[str, str, str], str] = {}
 """Versions that images' own binaries named, by runtime type, image and path: asking costs 0.7 CPU-seconds."""
@@ -47,27 +114,21 @@ MAX_CONCURRENT_UPLOADS = 8
 """Each upload holds one piece (8 MiB) in memory while it lasts."""
 
 
-@dataclass(frozen=True)
-class Download:
-    """One program in one gzipped tar archive."""
+class Download(NamedTuple):
+    """One program in one gzipped tar archive: the address, the checksum of the program, its path in the archive."""
 
     name: str
     url: str
     sha256: str
-    """Of the program."""
     member: str
-    """Its path in the archive."""
 
 
 def downloads(config: OpenCodeHarnessConfig, platform: Platform, digest: str) -> list[Download]:
-    """What a sandbox downloads (blocking); ripgrep first, unless OpenCode comes from an archive of the user's own.
+    """What a sandbox downloads (blocking); ripgrep first.
 
     Raises:
         HarnessError: npm is missing or names no registry that sandboxes may be told.
     """
-    if config.download_url is not None:
-        url = config.download_url.format(version=config.version, package=platform.package)
-        return [Download("opencode", url, digest, "opencode")]
     base = (config.mirror or configured_registry()).rstrip("/")
     ripgrep = PINNED[f"{platform.ripgrep_package}@{RIPGREP_VERSION}"].binary_sha256
     return [
@@ -136,15 +197,14 @@ async def install(
         return found
     _PUT_INTO.add(key)
     pinned = PINNED.get(f"{probe.platform.package}@{config.version}")
-    digest = config.download_sha256 or (pinned.binary_sha256 if pinned else None)
-    if config.install == "download" or (config.install == "auto" and not runtime.is_local and digest is not None):
-        if digest is None:
+    if config.install == "download" or (config.install == "auto" and not runtime.is_local and pinned is not None):
+        if pinned is None:
             raise HarnessError(
-                f"no checksum is pinned for {probe.platform.package} {config.version}: set "
-                "--env.agent.harness.download-sha256, or use --env.agent.harness.install upload"
+                f"no checksum is pinned for {probe.platform.package} {config.version}: use "
+                "--env.agent.harness.install upload"
             )
         try:
-            return await _download(config, box, probe.platform, digest, record)
+            return await _download(config, box, probe.platform, pinned.binary_sha256, record)
         except HarnessError as error:
             if config.install == "download":
                 raise
@@ -219,7 +279,7 @@ async def upload(
         # A slow disk takes the binary (185 MB) in that time.
         await run_checked(runtime, argv, f"unpacking {directory}.tar.gz failed", seconds=120.0)
     record.way, record.bytes = "upload", packed.stat().st_size
-    TRAFFIC.count(record, "this machine", chosen=config.install != "auto")
+    _TRAFFIC.count(record, "this machine", chosen=config.install != "auto")
     return directory
 
 
@@ -261,11 +321,8 @@ async def _download(
     """
     directory = f"{config.asset_dir}/{platform.package}-{config.version}-{digest[:12]}"
     wanted = await asyncio.to_thread(downloads, config, platform, digest)
-    if all(one.name != "rg" for one in wanted):
-        build = await asyncio.to_thread(ensure_build, config.version, platform)
-        await send_in_pieces(runtime, build.directory / "rg", f"{directory}/rg", "755")
     jitter = str(random.randrange(1000))  # from here: sandboxes of one snapshot may share their chance
-    operands = [operand for one in wanted for operand in (one.name, one.url, one.sha256, one.member)]
+    operands = [operand for one in wanted for operand in one]
     result = await run_checked(
         runtime,
         ["sh", "-c", program("download.sh"), "download", directory, jitter, *operands],
@@ -279,5 +336,5 @@ async def _download(
     record.way, record.bytes = "download", int(told.get("bytes", 0))
     record.seconds |= {stage: float(told[stage]) for stage in ("download", "unpack", "verify") if stage in told}
     origin = urlsplit(wanted[-1].url).hostname or "one address"
-    TRAFFIC.count(record, origin, chosen=config.install != "auto" or config.mirror is not None)
+    _TRAFFIC.count(record, origin, chosen=config.install != "auto" or config.mirror is not None)
     return directory

@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from math import ceil
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 from pydantic_core import to_json
@@ -24,9 +24,6 @@ from opencode_env.cli_agent.traces import OF_THE_RUN
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
 T = TypeVar("T")
-
-LimitName = Literal["auto", "max_tokens", "max_completion_tokens"]
-"""The name of an answer's limit in a chat completion; `auto`: as it comes, until the endpoint wants the other."""
 
 _MORE_MARKERS = (
     "longer than the model's context length",  # SGLang, of the prompt
@@ -103,8 +100,8 @@ class AnswerLimits:
             ProviderError: the endpoint refuses the request, or fails.
         """
         window = await self._window(call, str(body.get("model")))
-        if call.is_chat and not call.trains:
-            self._name(call, body)
+        if call.is_chat and not call.trains and body.get("model") in self._renamed and "max_tokens" in body:
+            body["max_completion_tokens"] = body.pop("max_tokens")
         call.prompt_bytes = 0 if window is None else _bytes_of(body)
         if window is not None:
             prompt = _prompt_tokens(call)
@@ -131,14 +128,6 @@ class AnswerLimits:
             "off. Serve a larger window, or name the right one (--env.agent.harness.context-window)"
         )
         logger.warning(told, model, window, left, prompt, extra=OF_THE_RUN)
-
-    def _name(self, call: Call, body: dict[str, Any]) -> None:
-        wanted: LimitName = getattr(_harness(call), "answer_limit_name", "auto") if call.sub is None else "auto"
-        if wanted == "auto":
-            wanted = "max_completion_tokens" if body.get("model") in self._renamed else "auto"
-        for name in ("max_tokens", "max_completion_tokens"):
-            if wanted not in ("auto", name) and name in body:
-                body[wanted] = body.pop(name)
 
     def _wants_other_name(self, call: Call, body: dict[str, Any], error: ProviderError) -> bool:
         """Whether an endpoint refuses `max_tokens` for its name; the other stands in its place then."""

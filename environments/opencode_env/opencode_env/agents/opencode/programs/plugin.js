@@ -5,9 +5,9 @@
 // before the agent can have started a program. A session keeps the system prompt that it began with, whatever instructions, skills
 // or repositories the agent puts where OpenCode looks for them; `system.json` holds what one had before this process.
 // With the option `repeats` every step of a session has a key of its own, by which a model call that is tried again is
-// known as the same call, and its answer reaches OpenCode whole or not at all. With the option `sorted` OpenCode's own
-// searches print files in one order: ripgrep's threads find them in another one each time, and of many hits only the first
-// are shown. It is done here, where the agent can change nothing, and whichever ripgrep the image brings.
+// known as the same call, and its answer reaches OpenCode whole or not at all. OpenCode's own searches print files in one
+// order: ripgrep's threads find them in another one each time, and of many hits only the first are shown. It is done here,
+// where the agent can change nothing, and whichever ripgrep the image brings.
 
 import child from "node:child_process"
 import { readFileSync, unlinkSync } from "node:fs"
@@ -118,7 +118,7 @@ const SYSTEMS = takeSystems()
 
 async function server(_input, options) {
   const keys = new Map()
-  if (options?.sorted) sortSearches()
+  sortSearches()
   const { append } = JSON.parse(readFileSync(join(HERE, "plugin.json"), "utf8"))
   return {
     "experimental.chat.system.transform": async ({ sessionID }, output) => {

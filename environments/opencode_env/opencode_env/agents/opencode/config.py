@@ -1,5 +1,11 @@
-"""`OpenCodeHarnessConfig`: every knob of the OpenCode program, under `--env.<seat>.harness.*`."""
+"""The options of the OpenCode harness, `--env.<seat>.harness.*`, and the `opencode.json` of a rollout that follows from
+them.
 
+That text is handed over as a file that no shell ever sees, and no brace in any value can be taken for one of
+OpenCode's own `{env:…}` or `{file:…}` substitutions, which it applies to the raw text of a configuration file.
+"""
+
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +18,6 @@ from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 from opencode_env.agents.opencode.builds import DEFAULT_VERSION
 from opencode_env.agents.opencode.echo import OpenCodeEcho
 from opencode_env.cli_agent.interception.request_rules import CHAT, MESSAGES, RESPONSES, EchoRules, ModelRequests
-from opencode_env.cli_agent.interception.window import LimitName
 from opencode_env.cli_agent.outcome_rule import Patience
 
 _OWN_PACKAGE = "@ai-sdk/openai-compatible"
@@ -78,12 +83,6 @@ class OpenCodeHarnessConfig(HarnessConfig):
     mirror: str | None = None
     """Where sandboxes download from: the address of an npm registry, or of any server that holds its archives under the
     same paths (`PACKAGE/-/NAME-VERSION.tgz`). None = the registry that npm on this machine is configured for."""
-    download_url: str | None = None
-    """Template of a gzipped tar archive with the file `opencode`, with `{version}` and `{package}`, for `download` to
-    fetch instead of the package; ripgrep is uploaded then."""
-    download_sha256: str | None = None
-    """SHA-256 of the program `opencode` in that archive; None takes the pinned one. A version that is not pinned
-    needs it, else the binary is uploaded instead (`auto`) or the run refused (`download`)."""
 
     disabled_tools: list[str] | None = Field(default_factory=lambda: ["question", "task"])
     """Built-in tools the model does not get: nobody answers a `question`; `task` starts sub-agents."""
@@ -94,10 +93,6 @@ class OpenCodeHarnessConfig(HarnessConfig):
     the working directory either way."""
     task_system_prompt: str = ""
     """Text appended to the system prompt of every task, before the task's own `TaskData.system_prompt`."""
-    sorted_search: bool = True
-    """Whether `grep` and `glob` list files in the order of their paths. As OpenCode calls ripgrep they come in another
-    order each time, and beyond 100 hits other files: two rollouts of a group then see different things for one call.
-    Sorted, ripgrep works with one thread. An `rg` in the agent's own commands is not changed."""
     prompt_model: str | None = None
     """Model name that OpenCode sees: it selects its prompt by family (`gpt`, `claude`, `gemini`, …) and writes the
     name into it. None = the run's model; pin it when the served name changes during training. Requests always go
@@ -110,9 +105,6 @@ class OpenCodeHarnessConfig(HarnessConfig):
     context_window: PositiveInt | Literal["auto"] | None = None
     """Tokens of the model's window; `auto`: what the endpoint's list of models says. Each answer's limit is lowered to
     what fits behind its prompt then. None: it is sent as it is, 32,000 without `--sampling.max-tokens`."""
-    answer_limit_name: LimitName = "auto"
-    """Under which name a chat endpoint is sent the answer's limit. `auto`: `max_tokens`, and `max_completion_tokens`
-    once the endpoint has refused that."""
     disable_compaction: bool = True
     """Never summarise the history: a full context window then ends the rollout as `max_total_tokens`."""
     enable_interleaved: bool = True
@@ -129,9 +121,7 @@ class OpenCodeHarnessConfig(HarnessConfig):
     """Further OpenCode configuration (`opencode.json` keys), merged deeply over everything else."""
 
     log_dir: Path | None = None
-    """Host directory for each rollout's whole OpenCode log, `<trace id>.log`; None keeps only the tail."""
-    log_tail: int = Field(4000, ge=0)
-    """Bytes of OpenCode's log kept on the trace."""
+    """Host directory for each rollout's whole OpenCode log, `<trace id>.log`; None keeps only the end on the trace."""
 
     def model_requests(self) -> ModelRequests:
         """What OpenCode sends to the model endpoint, for the gateway on the path there."""
@@ -171,7 +161,7 @@ class OpenCodeHarnessConfig(HarnessConfig):
             raise ValueError(f"must name one release, such as {DEFAULT_VERSION}; {value!r} changes with time")
         return value
 
-    @field_validator("mirror", "download_url")
+    @field_validator("mirror")
     @classmethod
     def _address_without_credentials(cls, value: str | None) -> str | None:
         if value is None:
@@ -192,3 +182,129 @@ class OpenCodeHarnessConfig(HarnessConfig):
     @classmethod
     def _known_tools(cls, value: list[str] | None) -> list[str] | None:
         return None if value is None else [name.lower() for name in value]
+
+
+PROVIDER = "intercepted"
+"""Name of the only provider that OpenCode knows during a rollout."""
+
+STATE_VARIABLE = "OPENCODE_ENV_STATE"
+"""Environment variable with the rollout's state directory; the one substitution that the configuration uses."""
+
+HEADER_SECONDS = 600.0
+CHUNK_SECONDS = 60.0
+"""How long OpenCode waits for the head of an answer, and for more of it, before it takes the connection for dead and
+sends the call again, where that is one call by its key. The interception sends the head within a minute of taking a
+call up and something every few seconds from then on; only a call that waits for a place is silent for longer."""
+
+_PERMISSIONS = {"*": "allow", "external_directory": {"*": "allow"}, "doom_loop": "allow", "read": {"*": "allow"}}
+"""Every permission decided, so that nothing can wait for an answer. The last matching rule wins in OpenCode."""
+
+_STATE_MARK = "\ue000state\ue000"
+
+STATE_URL = f"file://{_STATE_MARK}"
+"""URL of the state directory inside a configuration that `render_config` renders."""
+
+
+def build_config(
+    config: OpenCodeHarnessConfig,
+    *,
+    model: str,
+    endpoint: str,
+    secret: str,
+    mcp_servers: Mapping[str, str],
+    mcp_headers: Mapping[str, Mapping[str, str]] | None = None,
+    repeats: bool = False,
+    images: bool = True,
+) -> dict[str, Any]:
+    """OpenCode's configuration for one rollout.
+
+    Args:
+        config: the harness configuration; its `opencode_config` is merged last.
+        model: name of the model that OpenCode is shown.
+        endpoint: base URL of the interception, ending in `/v1`, as seen from the sandbox.
+        secret: bearer token of this rollout.
+        mcp_servers: URL of each remote tool server by name.
+        mcp_headers: HTTP headers for them, by server name.
+        repeats: whether the interception knows a call that is sent again by its key.
+        images: whether the model can be shown images; OpenCode otherwise says to it that it cannot.
+    """
+    agent: dict[str, Any] = {"tools": dict.fromkeys(config.disabled_tools or [], False)}
+    if config.system_prompt is not None and config.system_prompt_mode == "replace":
+        agent["prompt"] = config.system_prompt
+    built: dict[str, Any] = {
+        "model": f"{PROVIDER}/{model}",
+        "small_model": f"{PROVIDER}/{model}",
+        "enabled_providers": [PROVIDER],
+        "provider": {PROVIDER: _provider(config, model, endpoint, secret, repeats, images)},
+        "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": repeats}]],
+        "agent": {"title": {"disable": True}, "build": agent},
+        "permission": _PERMISSIONS,
+        "compaction": {"auto": not config.disable_compaction, "prune": False},
+        "mcp": {
+            name: {
+                "type": "remote",
+                "url": url,
+                "headers": dict((mcp_headers or {}).get(name, {})),
+                "timeout": _milliseconds(config.tool_timeout),
+                "oauth": False,
+                "enabled": True,
+            }
+            for name, url in mcp_servers.items()
+        },
+        "experimental": {"mcp_timeout": _milliseconds(config.tool_timeout)},
+        "share": "disabled",
+        "autoupdate": False,
+        "snapshot": False,
+        "lsp": False,
+        "formatter": False,
+    }
+    return merge(built, config.opencode_config)
+
+
+def _provider(
+    config: OpenCodeHarnessConfig, model: str, endpoint: str, secret: str, repeats: bool, images: bool
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": model,
+        "attachment": images,
+        "tool_call": True,
+        "modalities": {"input": ["text", "image"] if images else ["text"], "output": ["text"]},
+    }
+    if config.enable_interleaved:
+        entry["reasoning"] = True
+        entry["interleaved"] = {"field": "reasoning_content"}
+    return {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": PROVIDER,
+        "options": {
+            "baseURL": endpoint,
+            "apiKey": secret,
+            "timeout": _milliseconds(config.provider_timeout),
+            "headerTimeout": _milliseconds(HEADER_SECONDS) if repeats else False,
+            "chunkTimeout": _milliseconds(CHUNK_SECONDS) if repeats else False,
+        },
+        "models": {model: entry},
+    }
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` laid on `base`, key by key into nested objects; lists and values of `over` replace those of `base`."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def render_config(config: Mapping[str, Any]) -> str:
+    """The configuration as JSON text in which only our own reference to the state directory is a substitution."""
+    text = json.dumps(config, ensure_ascii=True)
+    # Only braces inside strings may be escaped; a brace that is followed by `env:` or `file:` can only be one.
+    for word in ("env:", "file:"):
+        text = text.replace("{" + word, "\\u007b" + word)
+    return text.replace("\\ue000state\\ue000", "{env:" + STATE_VARIABLE + "}")
