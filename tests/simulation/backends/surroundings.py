@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import yaml
 from aiohttp import web
-from opencode_env.tool_backends import program as programs
+from opencode_env.tool_backends import local as programs
 
 from tests.support.forked import Forked
 from tests.support.programs import running

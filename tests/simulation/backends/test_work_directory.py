@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.tool_backends.description import BackendServerConfig
-from opencode_env.tool_backends.program import work_directory
+from opencode_env.tool_backends.local import work_directory
 
 from tests.support.programs import running
 from tests.support.waiting import until
@@ -14,7 +14,7 @@ KILLED = """
 import asyncio
 from pathlib import Path
 from opencode_env.tool_backends.description import BackendServerConfig
-from opencode_env.tool_backends.program import work_directory
+from opencode_env.tool_backends.local import work_directory
 
 async def stay():
     async with work_directory(BackendServerConfig.model_validate(%s), Path(".")) as directory:

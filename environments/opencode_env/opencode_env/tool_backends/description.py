@@ -7,7 +7,7 @@ is in `reading`, which can name its line.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -141,7 +141,7 @@ class AppConfig(_Strict):
     log_level: str = "INFO"
     """Level of this package's own messages."""
     global_docker_options: dict[str, Any] | None = None
-    """Options of every container, named as Docker's Python client names them (see `docker_options`)."""
+    """Options of every container, named as Docker's Python client names them (see `option_words`)."""
     global_remote_api_defaults: RemoteApiDefaults | None = None
 
 
@@ -152,6 +152,83 @@ class BackendFile:
     config: AppConfig
     directory: Path
     """What its relative paths are relative to."""
+
+
+_IGNORED = ("auto_remove", "detach", "name", "remove", "stdin_open", "template_commit_delay_s")
+"""Options that a file may hold and that mean nothing: every container has its own name, and is always removed."""
+_FLAGS = {
+    "cap_add": "--cap-add",
+    "cap_drop": "--cap-drop",
+    "cpu_period": "--cpu-period",
+    "cpu_quota": "--cpu-quota",
+    "cpu_shares": "--cpu-shares",
+    "cpuset_cpus": "--cpuset-cpus",
+    "devices": "--device",
+    "dns": "--dns",
+    "domainname": "--domainname",
+    "entrypoint": "--entrypoint",
+    "environment": "--env",
+    "extra_hosts": "--add-host",
+    "group_add": "--group-add",
+    "hostname": "--hostname",
+    "init": "--init",
+    "ipc_mode": "--ipc",
+    "labels": "--label",
+    "mem_limit": "--memory",
+    "memswap_limit": "--memory-swap",
+    "nano_cpus": "--cpus",
+    "network": "--network",
+    "network_mode": "--network",
+    "pids_limit": "--pids-limit",
+    "platform": "--platform",
+    "privileged": "--privileged",
+    "read_only": "--read-only",
+    "security_opt": "--security-opt",
+    "shm_size": "--shm-size",
+    "sysctls": "--sysctl",
+    "tmpfs": "--tmpfs",
+    "user": "--user",
+    "userns_mode": "--userns",
+    "working_dir": "--workdir",
+}
+"""Options of containers as Docker's Python client names them, and those of the command line."""
+_PAIRS = {"environment": "=", "labels": "=", "sysctls": "=", "extra_hosts": ":", "tmpfs": ":"}
+"""Those that may be a mapping, and what stands between key and value on the command line."""
+_LISTS = {*_PAIRS, "cap_add", "cap_drop", "devices", "dns", "group_add", "security_opt"}
+_SWITCHES = {"init", "privileged", "read_only"}
+
+
+def wrong_options(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The options of containers that cannot be carried out: each one's name, and what to change."""
+    for name in options.keys() - _IGNORED:
+        value = options[name]
+        if name not in _FLAGS:
+            yield name, f"is not an option that can be given to a container; known are {', '.join(sorted(_FLAGS))}"
+        elif name == "nano_cpus" and not isinstance(value, int | float):
+            yield name, "must be a number"
+        elif (isinstance(value, list) and name not in _LISTS) or (isinstance(value, dict) and name not in _PAIRS):
+            yield name, "must be a single value"
+
+
+def option_words(options: Mapping[str, Any]) -> list[str]:
+    """Arguments of `podman run` for options of containers."""
+    words = []
+    for name, value in options.items():
+        if name in _IGNORED or value is None:
+            continue
+        if name in _SWITCHES:
+            words += [_FLAGS[name]] if value else []
+        else:
+            words += [word for one in _values(name, value) for word in (_FLAGS[name], str(one))]
+    return words
+
+
+def _values(name: str, value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [f"{key}{_PAIRS[name]}{one}" for key, one in value.items()]
+    if name == "nano_cpus":
+        return [f"{value / 1e9:g}"]
+    return value if isinstance(value, list) else [value]
 
 
 def tool_prefix(name: str) -> str:

@@ -1,6 +1,5 @@
 """Reads a file of tool backends, and says of everything wrong in it in which line it stands."""
 
-import copy
 import logging
 import os
 import re
@@ -12,7 +11,6 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from opencode_env.tool_backends.description import (
     VARIABLE,
@@ -26,12 +24,14 @@ from opencode_env.tool_backends.description import (
     host_path,
     is_http,
     tool_prefix,
+    wrong_options,
 )
-from opencode_env.tool_backends.docker_options import wrong_options
 from opencode_env.tool_backends.program_view import cannot_run, search_path
 
 Place = tuple[int | str, ...]
 """The way to a value in a file: keys of mappings and positions in lists."""
+_Found = Iterator[tuple[Place, str]]
+"""Places and what is wrong there."""
 
 
 @dataclass(frozen=True)
@@ -114,84 +114,6 @@ def _doubled_keys(node: yaml.Node | None) -> Iterator[Problem]:
         yield from _doubled_keys(value)
 
 
-_STAND_INS = {
-    "backend_name_ref": "(unnamed {n})",
-    "base_url": "http://localhost",
-    "tool_name": "list_tools",
-    "bind": "/nowhere",
-}
-"""Of fields that must be there."""
-_ROUNDS = 20
-
-
-class Salvage:
-    """A file's content without what was wrong with its types and keys."""
-
-    def __init__(self, content: Any) -> None:
-        self.errors: list[ErrorDetails] = []
-        """What was wrong in the content as it was given."""
-        self.config = AppConfig()
-        self._taken: list[Place] = []
-        self._content = copy.deepcopy(content)
-        for _ in range(_ROUNDS):
-            try:
-                self.config = AppConfig.model_validate(self._content)
-                break
-            except ValidationError as error:
-                found = error.errors(include_url=False)
-                self.errors = self.errors or found
-                for one in found:
-                    self._take_out(one["loc"], unknown=one["type"] == "extra_forbidden")
-
-    def follows(self, place: Place, message: str) -> bool:
-        """Whether a mistake is but the absence of what was taken out."""
-        for taken in self._taken:
-            name, parent = taken[-1], taken[:-1]
-            named = isinstance(name, str) and re.search(rf"\b{re.escape(name)}\b", message)
-            if place[: len(taken)] == taken or (named and place[: len(parent)] == parent):
-                return True
-        return False
-
-    def _take_out(self, path: Place, *, unknown: bool) -> None:
-        """Take one wrong thing out, or put what will do in its place."""
-        while path:
-            holder = self._at(path[:-1])
-            if isinstance(holder, dict) and isinstance(path[-1], str):
-                break
-            if isinstance(holder, list) and path[:-1] == ("backends",) and isinstance(path[-1], int):
-                break
-            path = path[:-1]
-        if not path:
-            self._content = {}
-            return
-        name = path[-1]
-        self._taken.append(path)
-        if isinstance(holder, list):
-            holder[int(name)] = _stand_in_backend(int(name))
-        elif name == "orchestration_mode" and not unknown:
-            self._taken[-1] = path[:-1]  # without it nothing else can be judged
-            self._at(path[:-2])[path[-2]] = _stand_in_backend(int(path[-2]))
-        elif name in _STAND_INS and not unknown:
-            holder[name] = _STAND_INS[str(name)].format(n=len(self._taken))
-        elif path[:-1] == ("global_remote_apis",):
-            holder[name] = {"base_url": _STAND_INS["base_url"]}
-        else:
-            holder.pop(name, None)
-
-    def _at(self, place: Place) -> Any:
-        found = self._content
-        for step in place:
-            try:
-                found = found[step]
-            except (KeyError, IndexError, TypeError):
-                return None
-        return found
-
-
-def _stand_in_backend(index: int) -> dict[str, str]:
-    return {"backend_name_ref": f"(unreadable {index})", "orchestration_mode": "remote_url", "url": "http://localhost"}
-
-
 _OTHER_FORMS = (("mcpServers",), ("mcp_servers",), ("servers",), ("mcp",))
 """Under what other programs' files have their servers."""
 _OTHER_FORM = (
@@ -202,22 +124,23 @@ _OTHER_FORM = (
 
 
 def read_backends(path: Path) -> BackendFile:
-    """Read a YAML or JSON file.
+    """Read a YAML or JSON file; where its values are of the right types, it is also looked whether they go together.
 
     Raises:
         BackendFileError: it cannot be used; the message names each line.
     """
     document = Document(path)
-    found = Salvage({} if document.content is None else document.content)
     directory = path.resolve().parent
-    wrong: list[tuple[Place, str]] = [
-        (one["loc"], _message(one["type"], one["msg"], one["loc"])) for one in found.errors
-    ]
-    wrong += [one for one in _found_in(found.config, directory) if not found.follows(*one)]
+    wrong: list[tuple[Place, str]]
+    try:
+        config = AppConfig.model_validate({} if document.content is None else document.content)
+        wrong = list(_found_in(config, directory))
+    except ValidationError as error:
+        wrong = [(one["loc"], _message(one["type"], one["msg"], one["loc"])) for one in error.errors(include_url=False)]
     problems = [*document.doubled, *(document.problem(place, message) for place, message in wrong)]
     if problems:
         raise BackendFileError(path, sorted(problems, key=lambda problem: problem.line))
-    return BackendFile(found.config, directory)
+    return BackendFile(config, directory)
 
 
 def _message(kind: str, message: str, place: Place) -> str:
@@ -229,8 +152,6 @@ def _message(kind: str, message: str, place: Place) -> str:
         return "is missing"
     return message[:1].lower() + message[1:]
 
-
-_Found = Iterator[tuple[Place, str]]
 
 _NO_URL = (
     "must begin with http:// or https://, name a host, and hold no space and no ${NAME}, which is replaced in env and "

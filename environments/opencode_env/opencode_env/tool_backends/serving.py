@@ -35,7 +35,6 @@ from verifiers.v1.utils.decorators import invoke
 from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.tool_backends.connection import Connection, Server, connected, text_result
-from opencode_env.tool_backends.container import container
 from opencode_env.tool_backends.description import (
     BackendFile,
     BackendServerConfig,
@@ -43,8 +42,8 @@ from opencode_env.tool_backends.description import (
     StartupCheck,
     tool_prefix,
 )
+from opencode_env.tool_backends.local import StdioServer, container, program
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.tool_backends.program import StdioServer, program
 from opencode_env.tool_backends.reading import read_backends
 from opencode_env.tool_backends.remote import Leftovers, remote_instance, remote_url
 
