@@ -42,7 +42,7 @@ PACKAGES = {
 """The packages in each wheel."""
 PROGRAMS = {f"agents/opencode/programs/{name}" for name in ("launch.sh", "plugin.js", "download.sh")}
 READ_AT_RUN_TIME = {
-    "opencode_env": {*PROGRAMS, "samples/tasks.jsonl", "agents/named/programs/npm.sh"},
+    "opencode_env": {*PROGRAMS, "samples/tasks.jsonl", "samples/solutions.toml", "agents/named/programs/npm.sh"},
     "rollout_sandbox": {"programs/run_command.sh", "confined/etc/passwd", "confined/supervisor/main.py"},
     "opencode_simulation": {"samples/issue-tracker.jsonl", "samples/order-desk.jsonl"},
 }

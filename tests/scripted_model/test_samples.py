@@ -5,7 +5,7 @@ import time
 
 import pytest
 from opencode_env.samples import SAMPLES_PATH, Sample, load_samples
-from opencode_env.scripted_model.samples_policy import SOLUTIONS
+from opencode_env.scripted_model.samples_policy import load_solutions
 
 from tests.scripted_model.box import prepared_for
 from tests.support.machine import assert_no_longer
@@ -13,6 +13,7 @@ from tests.support.machine import assert_no_longer
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
 SAMPLES = load_samples()
+SOLUTIONS = load_solutions()
 FAILED_REWARDS = {"csv-report": 0.5, "pig-latin": 0.55, "rotate-logs": 2 / 3}
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from opencode_env.samples import load_samples
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
-from opencode_env.scripted_model.samples_policy import SOLUTIONS, coin
+from opencode_env.scripted_model.samples_policy import coin, load_solutions
 
 from tests.scripted_model.client import Body, send, user
 
 SAMPLES = {sample.id: sample for sample in load_samples()}
+SOLUTIONS = load_solutions()
 TOOLS = ("bash", "edit", "glob", "grep", "read", "skill", "task", "todowrite", "webfetch", "write")
 
 
