@@ -7,8 +7,7 @@ tool is the one that the agent offers.
 from collections.abc import Callable, Mapping, Sequence
 
 from opencode_env.scripted_model import Fault, FaultKind, Reply, ToolCall
-from opencode_env.scripted_model.policy import step_of
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest, step_of
 
 WORK = '{"command": "echo 42 >answer.txt", "description": "work"%s}'
 DONE = Reply(text="done")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from opencode_env.agents.named.npm import harness_binds
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 from opencode_rubrics.cache import cache_root
 from verifiers.v1.harnesses import PiHarness, PiHarnessConfig
 

@@ -12,7 +12,7 @@ from opencode_env.agents.named.npm import make_tree, node_tree
 from opencode_env.agents.opencode.env import opencode2_tree
 from opencode_env.conformance.dialect import ToolDialect
 from opencode_env.scripted_model import Reply
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 from rollout_sandbox.compat import AFTER_0_4_0
 
 from tests.support.opencode2 import SUPPORTED, npm_with_opencode2

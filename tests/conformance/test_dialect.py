@@ -6,7 +6,7 @@ import pytest
 from opencode_env.conformance import SubmittingDialect, ToolDialect
 from opencode_env.conformance.dialect import dialect_of
 from opencode_env.scripted_model import ChatRequest, Reply
-from opencode_env.scripted_model.request import ChatBody
+from opencode_env.scripted_model.policy import ChatBody
 
 
 def request(**tools: dict[str, Any]) -> ChatRequest:

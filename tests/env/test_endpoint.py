@@ -15,7 +15,7 @@ from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.cli_agent import evaluation
 from opencode_env.cli_agent.evaluation import Evaluation, UnusableEndpointError
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from opencode_env.scripted_model.reply import tokens_of
+from opencode_env.scripted_model.policy import tokens_of
 from opencode_env.scripted_model.server import RecordedRequest
 from opencode_runs.difficulty.rate import rate
 from verifiers.v1.clients import ModelContext

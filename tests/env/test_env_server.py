@@ -5,7 +5,7 @@ import signal
 
 import pytest
 from opencode_env.scripted_model import MODEL_ID, Reply, SamplesPolicy, ScriptedModel
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 
 from tests.support.replies import fault
 from tests.support.served_env import served

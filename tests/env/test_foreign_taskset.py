@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptPolicy
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 
 from tests.support.replies import bash
 from tests.support.rows import probe, probe_arguments, write_rows

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel, WorldsPolicy
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 from packaging.version import Version
 from rollout_sandbox.compat import AFTER_0_4_0
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.scripted_model import Reply, ToolCall
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 
 from tests.rlm.role_server import Rollout
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 
 from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi, with_opencode
 from tests.support.replies import bash, fault

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 from opencode_runs.difficulty.figures import figures
 from opencode_runs.difficulty.rate import rate
 

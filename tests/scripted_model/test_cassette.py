@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from opencode_env.scripted_model import Cassette, CassettePolicy, ChatRequest, Reply
-from opencode_env.scripted_model.request import ChatBody
+from opencode_env.scripted_model.policy import ChatBody
 
 from tests.scripted_model.test_program import ask, running
 from tests.support.waiting import PATIENCE_SECONDS

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opencode_env.scripted_model import Reply, Script, ScriptedModel, ScriptPolicy, ToolCall
-from opencode_env.scripted_model.policy import step_of
-from opencode_env.scripted_model.request import Message
+from opencode_env.scripted_model.policy import Message, step_of
 
 from tests.scripted_model.client import Body, assistant, send, user
 

@@ -8,8 +8,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from mcp.client.client import Client
 from opencode_env.scripted_model import ChatRequest, ScriptPolicy, ToolsPolicy
-from opencode_env.scripted_model.request import ChatBody
-from opencode_env.scripted_model.tools_policy import text_of, value_of
+from opencode_env.scripted_model.policy import ChatBody
+from opencode_env.scripted_model.tools_policy import value_of
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.reference import SAMPLES, find_world
@@ -24,7 +24,7 @@ class Leaf(BaseModel):
 class Tree(BaseModel):
     """Holds itself."""
 
-    name: str = Field(pattern=r"^[A-Z][a-z]{2,5}-\d+$")
+    name: str = Field(max_length=4)
     left: "Tree | Leaf | None" = None
     others: list["Tree"] = Field(max_length=2)
     tags: set[Literal["a", "b", "c"]] = Field(min_length=2)
@@ -37,14 +37,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "bounds": {"type": "integer", "exclusiveMinimum": 3, "maximum": 5},
     "far bounds": {"type": "number", "minimum": -1e9, "exclusiveMaximum": -1e8},
     "only a top": {"type": "integer", "maximum": -7},
-    "multiples": {"type": "integer", "multipleOf": 7, "minimum": 1},
     "a long text": {"type": "string", "minLength": 30, "maxLength": 31},
     "a short text": {"type": "string", "maxLength": 2},
     "a format": {"type": "string", "format": "date"},
     "a constant": {"const": {"a": [1]}},
     "several types": {"type": ["null", "boolean", "array"], "items": {"enum": [1, "x"]}},
     "all of": {"allOf": [{"type": "object", "properties": {"a": {"type": "integer"}}}, {"required": ["a"]}]},
-    "free keys": {"type": "object", "minProperties": 2, "additionalProperties": {"type": "boolean"}},
     "a required key without a schema": {"type": "object", "required": ["x"], "additionalProperties": False}
     | {"properties": {"x": True, "y": {"type": "null"}}},
     "a reference": {"$defs": {"a/b": {"type": "array", "minItems": 2}}, "$ref": "#/$defs/a~1b"},
@@ -58,13 +56,6 @@ def test_what_is_made_of_a_schema_is_valid_by_it(case: str) -> None:
     for seed in range(200):
         value = value_of(schema, random.Random(seed))
         assert list(validator.iter_errors(value)) == [], value
-
-
-@pytest.mark.parametrize("pattern", [r"^[^a-z\s]{3}$", r"(?:ab|c\d)+?x?", r"^\w+@\S+\.(com|org)$", r"a{2,}b*"])
-def test_a_pattern_is_found_in_what_is_made_of_it(pattern: str) -> None:
-    found = {text_of(pattern, random.Random(seed)) for seed in range(50)}
-    assert len(found) > 3
-    jsonschema.validate(sorted(found), {"items": {"pattern": pattern}})
 
 
 def request(tools: dict[str, Any], turn: int, prompt: str = "Play.") -> ChatRequest:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 from verifiers.v1.trace import WireTrace
 
 from tests.simulation import ledgers

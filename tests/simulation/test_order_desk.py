@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 from opencode_env.scripted_model import ChatRequest, WorldsPolicy
-from opencode_env.scripted_model.request import ChatBody
+from opencode_env.scripted_model.policy import ChatBody
 from opencode_simulation import SimulationTaskset
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.config import SimulationTaskConfig, SimulationTasksetConfig

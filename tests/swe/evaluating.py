@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from opencode_env.scripted_model import Reply, ScriptedModel
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 
 from tests.support.replies import call
 from tests.support.rows import write_rows

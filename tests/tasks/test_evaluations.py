@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest
 from opencode_math import OpenCodeMathTaskset, OpenCodeMathTasksetConfig
 from opencode_runs.difficulty.__main__ import main as difficulty
 

@@ -1,6 +1,6 @@
 """The shipped sample tasks: ten small real exercises in `tasks.jsonl`, one row each.
 
-Invariant: ids are stable (results of runs are joined by them), and no row's checks pass before the task is worked on.
+Ids are stable (results of runs are joined by them), and no row's checks pass before the task is worked on.
 """
 
 from pathlib import Path

@@ -1,9 +1,20 @@
 """An OpenAI-compatible server that plays scripts. It is not a language model and says so."""
 
 from opencode_env.scripted_model.cassette import Cassette, CassettePolicy, Difference
-from opencode_env.scripted_model.policy import FaultyPolicy, Policy, Script, ScriptPolicy
-from opencode_env.scripted_model.reply import LABEL, MODEL_ID, Fault, FaultKind, Reply, ToolCall, Usage
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import (
+    LABEL,
+    MODEL_ID,
+    ChatRequest,
+    Fault,
+    FaultKind,
+    FaultyPolicy,
+    Policy,
+    Reply,
+    Script,
+    ScriptPolicy,
+    ToolCall,
+    Usage,
+)
 from opencode_env.scripted_model.samples_policy import SamplesPolicy
 from opencode_env.scripted_model.server import RecordedRequest, RequestOutcome, ScriptedModel
 from opencode_env.scripted_model.tools_policy import ToolsPolicy

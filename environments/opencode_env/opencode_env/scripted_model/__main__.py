@@ -1,7 +1,7 @@
 """The scripted model as a program: `python -m opencode_env.scripted_model`.
 
-Invariant: once its start-up line is out and its port file is there it answers, and SIGTERM or SIGINT ends it with exit
-code 0 and removes the port file.
+Once its start-up line is out and its port file is there it answers, and SIGTERM or SIGINT ends it with exit code 0 and
+removes the port file.
 """
 
 import argparse
@@ -14,8 +14,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from opencode_env.scripted_model.cassette import Cassette, CassettePolicy
-from opencode_env.scripted_model.policy import FaultyPolicy, Policy, ScriptPolicy
-from opencode_env.scripted_model.reply import LABEL, Fault
+from opencode_env.scripted_model.policy import LABEL, Fault, FaultyPolicy, Policy, ScriptPolicy
 from opencode_env.scripted_model.samples_policy import SamplesPolicy
 from opencode_env.scripted_model.server import ScriptedModel
 from opencode_env.scripted_model.tools_policy import ToolsPolicy

@@ -1,7 +1,7 @@
 """A recorded rollout that can be played again: its answers to a fresh agent, and where what that asks first differs.
 
-Invariant: an answer is found from its request alone: the conversation, by its first user message, and how many answers
-stand in it. So sub calls and parallel calls play as well, and a request that is sent again gets its answer again.
+An answer is found from its request alone: the conversation, by its first user message, and how many answers stand in
+it. So sub calls and parallel calls play as well, and a request that is sent again gets its answer again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
-from opencode_env.scripted_model.reply import Reply, ToolCall, Usage
-from opencode_env.scripted_model.request import ChatRequest, Message
+from opencode_env.scripted_model.policy import ChatRequest, Message, Reply, ToolCall, Usage
 
 _BEFORE, _BEHIND = 20, 60
 """Characters that are shown around a difference."""

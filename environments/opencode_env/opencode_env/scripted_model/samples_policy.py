@@ -10,9 +10,7 @@ from difflib import get_close_matches
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from opencode_env.samples import SAMPLES_PATH, Sample, load_samples
-from opencode_env.scripted_model.policy import Script
-from opencode_env.scripted_model.reply import Reply
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import ChatRequest, Reply, Script
 
 
 class Solution(BaseModel):

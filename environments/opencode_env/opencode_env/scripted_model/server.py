@@ -1,6 +1,6 @@
 """`ScriptedModel`: an OpenAI-compatible chat-completions server whose answers come from a policy.
 
-Invariant: inside `async with` it listens and answers; afterwards its port is free and no request is waiting.
+Inside `async with` it listens and answers; afterwards its port is free and no request is waiting.
 
 What it refuses when it is strict is what one provider or another enforces: OpenAI (ids, names and results of tool
 calls), Mistral and Anthropic's gateways (empty assistant messages), engines that parse the arguments of a call again
@@ -23,9 +23,19 @@ from aiohttp import web
 from pydantic_core import from_json
 
 from opencode_env.scripted_model import wire
-from opencode_env.scripted_model.policy import Policy
-from opencode_env.scripted_model.reply import BREAKS, LABEL, MODEL_ID, Fault, FaultKind, Reply, Usage, tokens_of
-from opencode_env.scripted_model.request import ChatBody, ChatRequest
+from opencode_env.scripted_model.policy import (
+    BREAKS,
+    LABEL,
+    MODEL_ID,
+    ChatBody,
+    ChatRequest,
+    Fault,
+    FaultKind,
+    Policy,
+    Reply,
+    Usage,
+    tokens_of,
+)
 from opencode_env.scripted_model.wire import Logprobs
 
 HTML_PAGE = "<html><head><title>502</title></head><body>scripted model: an HTML page, not JSON</body></html>"

@@ -2,77 +2,12 @@
 
 import math
 import random
-import re
-import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from re import _constants as codes  # type: ignore[attr-defined]  # where Python 3.11 and later keep their parser
-from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
-from opencode_env.scripted_model.reply import LABEL, Reply, ToolCall
-from opencode_env.scripted_model.request import ChatRequest
-
-_MOST_REPEATS = 3
-_CATEGORIES = {
-    codes.CATEGORY_DIGIT: string.digits,
-    codes.CATEGORY_WORD: string.ascii_letters + string.digits + "_",
-    codes.CATEGORY_SPACE: " ",
-    codes.CATEGORY_NOT_DIGIT: string.ascii_letters,
-    codes.CATEGORY_NOT_WORD: " -",
-    codes.CATEGORY_NOT_SPACE: string.ascii_letters,
-}
-_ALL = string.ascii_letters + string.digits + " _-.,:;/"
-
-
-def text_of(pattern: str, source: random.Random) -> str:
-    """A text in which the pattern is found; an empty one where Python cannot read it."""
-    try:
-        return _joined(_parser.parse(pattern), source)
-    except (re.error, NotImplementedError):
-        return ""
-
-
-def _part(code: Any, value: Any, source: random.Random) -> str:
-    if code is codes.LITERAL:
-        return chr(value)
-    if code is codes.NOT_LITERAL:
-        return source.choice(_ALL.replace(chr(value), ""))
-    if code is codes.ANY:
-        return source.choice(string.ascii_letters)
-    if code is codes.IN:
-        return source.choice(_one_of(value))
-    if code is codes.BRANCH:
-        return _joined(source.choice(value[1]), source)
-    if code is codes.SUBPATTERN:
-        return _joined(value[-1], source)
-    if code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
-        least, most, inner = value
-        count = source.randint(least, min(most, least + _MOST_REPEATS))
-        return "".join(_joined(inner, source) for _ in range(count))
-    if code is codes.AT:
-        return ""
-    raise NotImplementedError(str(code))
-
-
-def _joined(parts: Any, source: random.Random) -> str:
-    return "".join(_part(code, value, source) for code, value in parts)
-
-
-def _one_of(choices: Any) -> str:
-    found, inverted = "", False
-    for code, value in choices:
-        if code is codes.NEGATE:
-            inverted = True
-        elif code is codes.LITERAL:
-            found += chr(value)
-        elif code is codes.RANGE:
-            found += "".join(map(chr, range(value[0], min(value[1], value[0] + 100) + 1)))
-        elif code is codes.CATEGORY:
-            found += _CATEGORIES.get(value, "")
-    return "".join(one for one in _ALL if one not in found) if inverted else found
-
+from opencode_env.scripted_model.policy import LABEL, ChatRequest, Reply, ToolCall
 
 Schema = Mapping[str, Any]
 
@@ -96,7 +31,7 @@ _RANGE = 20
 
 
 def value_of(schema: Any, source: random.Random, root: Schema | None = None, depth: int = 0) -> Any:
-    """One value; what a schema says beyond the words that describe tools (`not`, `if`, …) is not looked at."""
+    """One value; words of a schema that describe few tools (`pattern`, `multipleOf`, `not`, …) are ignored."""
     if not isinstance(schema, Mapping):
         return source.choice(_WORDS)  # true: anything will do
     root = schema if root is None else root
@@ -160,14 +95,8 @@ def _weight(schema: Any) -> int:
 
 
 def _kind_of(schema: Schema) -> str:
-    for kind, words in (
-        ("object", ("properties", "required", "additionalProperties")),
-        ("array", ("items", "prefixItems", "minItems")),
-        ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
-    ):
-        if any(word in schema for word in words):
-            return kind
-    return "string"
+    kinds = {"object": ("properties", "required"), "array": ("items", "prefixItems", "minItems")}
+    return next((kind for kind, words in kinds.items() if schema.keys() & set(words)), "string")
 
 
 def _object(schema: Schema, source: random.Random, root: Schema, depth: int) -> dict[str, Any]:
@@ -175,11 +104,7 @@ def _object(schema: Schema, source: random.Random, root: Schema, depth: int) -> 
     names = [name for name in properties if name in required or (depth < _DEEPEST and source.random() < 1 / 2)]
     names += [name for name in required if name not in properties]
     more = schema.get("additionalProperties")
-    made = {name: value_of(properties.get(name, more), source, root, depth + 1) for name in names}
-    free = iter(f"key{number}" for number in range(schema.get("minProperties", 0)))
-    while len(made) < schema.get("minProperties", 0):
-        made[next(free)] = value_of(more, source, root, depth + 1)
-    return made
+    return {name: value_of(properties.get(name, more), source, root, depth + 1) for name in names}
 
 
 def _array(schema: Schema, source: random.Random, root: Schema, depth: int) -> list[Any]:
@@ -199,40 +124,27 @@ def _array(schema: Schema, source: random.Random, root: Schema, depth: int) -> l
 
 
 def _number(schema: Schema, source: random.Random, *, whole: bool) -> float:
-    low, high = schema.get("minimum"), schema.get("maximum")
-    least, most = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    step = schema.get("multipleOf") or (1 if whole else None)
-    if step is None:
-        bottom = next((value for value in (low, least) if value is not None), None)
-        top = next((value for value in (high, most) if value is not None), None)
-        bottom = (min(0, top) - _RANGE if top is not None else 0) if bottom is None else bottom
-        top = bottom + _RANGE if top is None else top
-        return float(bottom + (top - bottom) * source.choice((0.25, 0.5, 0.75)))
-    floors = [math.ceil(low / step)] if low is not None else []
-    floors += [math.floor(least / step) + 1] if least is not None else []
-    tops = [math.floor(high / step)] if high is not None else []
-    tops += [math.ceil(most / step) - 1] if most is not None else []
-    first = max(floors) if floors else min([0, *tops])
-    last = min(tops) if tops else first + _RANGE
-    number = step * source.randint(first, max(first, min(last, first + _RANGE)))
-    return int(number) if whole else number
+    lows = [schema[name] for name in ("minimum", "exclusiveMinimum") if name in schema]
+    tops = [schema[name] for name in ("maximum", "exclusiveMaximum") if name in schema]
+    low = max(lows) if lows else min([0, *(top - _RANGE for top in tops)])
+    top = min(tops) if tops else low + _RANGE
+    if not whole:
+        return float(low + (top - low) * source.choice((0.25, 0.5, 0.75)))
+    first, last = math.ceil(low), math.floor(top)
+    first += first == schema.get("exclusiveMinimum")
+    last -= last == schema.get("exclusiveMaximum")
+    return source.randint(first, max(first, min(last, first + _RANGE)))
 
 
 def _text(schema: Schema, source: random.Random) -> str:
-    if isinstance(pattern := schema.get("pattern"), str):
-        return text_of(pattern, source)
     word = _FORMATS.get(schema.get("format", "")) or source.choice(_WORDS)
-    least, most = schema.get("minLength", 0), schema.get("maxLength")
-    word = word.ljust(least, "a")
-    return word if most is None else word[:most]
+    return word.ljust(schema.get("minLength", 0), "a")[: schema.get("maxLength")]
 
 
 @dataclass(frozen=True)
 class ToolsPolicy:
-    """Calls one offered tool a turn, chosen with its arguments by chance, and stops after `turns`.
-
-    Invariant: the same prompt, turn and seed give the same call, so a run can be repeated.
-    """
+    """Calls one offered tool a turn, chosen with its arguments by chance, and stops after `turns`. The same prompt, turn
+    and seed give the same call, so a run can be repeated."""
 
     tools: str = "*"
     """Pattern of the names of the tools that are called, as of a shell: `shop_*`."""

@@ -1,6 +1,6 @@
 """Replies in the wire format of OpenAI's chat completions, as vLLM serves it: reasoning is `reasoning_content`.
 
-Invariant: the pieces of a stream, joined, are exactly what the non-streaming form carries. A token is so many
+The pieces of a stream, joined, are exactly what the non-streaming form carries. A token is so many
 characters (`CHARACTERS_PER_TOKEN`) of what the model says, in the order in which it says it; its logprob follows from
 its position.
 """
@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 
 from pydantic import JsonValue
 
-from opencode_env.scripted_model.reply import CHARACTERS_PER_TOKEN, LABEL, MODEL_ID, Reply, Usage
+from opencode_env.scripted_model.policy import CHARACTERS_PER_TOKEN, LABEL, MODEL_ID, Reply, Usage
 
 
 @dataclass

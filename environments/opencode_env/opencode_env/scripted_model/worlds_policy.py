@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from opencode_env.scripted_model.reply import LABEL, Reply, ToolCall
-from opencode_env.scripted_model.request import ChatRequest
+from opencode_env.scripted_model.policy import LABEL, ChatRequest, Reply, ToolCall
 
 
 def _call(tool: str, **arguments: Any) -> ToolCall:

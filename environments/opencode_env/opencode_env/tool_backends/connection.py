@@ -1,6 +1,6 @@
 """A connection to one MCP server, over HTTP or a program's stdin and stdout, with bounds and a task of its own.
 
-Invariant: whatever happens at the server's end (it dies, hangs, or talks nonsense) reaches a caller as a
+Whatever happens at the server's end (it dies, hangs, or talks nonsense) reaches a caller as a
 `ToolsetError` or a tool result, never as a cancellation; and `connected` is left when the connection is gone.
 
 What `mcp` and `fastmcp` have for programs keeps a line of any length, copies it again with every chunk, and reports

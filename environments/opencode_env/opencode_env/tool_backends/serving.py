@@ -1,7 +1,7 @@
 """The tool backends of an environment: shared ones for its whole life, the others for each rollout.
 
-Invariant: what was started is removed when its rollout, or the environment, ends; a shared one that died is made anew
-for the next rollout.
+What was started is removed when its rollout, or the environment, ends; a shared one that died is made anew for the next
+rollout.
 
 A rollout whose backend failed has an error, however its agent went on; nothing of it is scored. Agents reach backends
 through one HTTP server of this process, the bridge.
@@ -393,7 +393,7 @@ class _QuietServer(uvicorn.Server):
 class Bridge:
     """Serves MCP over HTTP on this machine's loopback, between `start` and `stop`.
 
-    Invariant: a route is open only between `add` and `remove`, and whoever does not know its random path finds
+    A route is open only between `add` and `remove`, and whoever does not know its random path finds
     nothing. An agent learns a path and nothing else: no address of a backend, and no header that the backend wants.
     """
 

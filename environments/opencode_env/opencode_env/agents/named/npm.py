@@ -1,8 +1,8 @@
 """The command `npm` of this machine, and what verifiers' own harnesses install at setup, made with it once per machine.
 
 The sandbox shows it read-only: the harnesses' setup scripts bring Node.js and npm packages, for which it has no
-network. Here they find Node.js in place, and for npm a program that links what was installed on the host. Invariant:
-an agent changes neither the files nor what other rollouts see of them, and the install locks that it can hold are its
+network. Here they find Node.js in place, and for npm a program that links what was installed on the host. An agent
+changes neither the files nor what other rollouts see of them, and the install locks that it can hold are its
 own rollout's: only links to the files lie in the sandbox's private directories. What is shown came from the npm
 registry, the packages named here in exact versions, every archive checked by npm, without running the packages'
 install scripts and without npm's lock file, which names the registry.
