@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opencode_env.scripted_model import Reply, Script, ScriptedModel, ScriptPolicy, ToolCall
-from opencode_env.scripted_model.policy import Message, step_of
+from opencode_env.scripted_model.policy import ChatMessage, step_of
 
 from tests.scripted_model.client import Body, assistant, send, user
 
@@ -57,13 +57,13 @@ _replies = st.one_of(st.just(Reply()), st.just(Reply(reasoning="r")), st.builds(
 
 @given(steps=st.lists(_replies, min_size=1, max_size=6), cut=st.lists(st.booleans(), min_size=6, max_size=6))
 def test_the_step_is_found_whatever_blank_messages_cut_streams_left(steps: list[Reply], cut: list[bool]) -> None:
-    history: list[Message] = []
+    history: list[ChatMessage] = []
     for index, step in enumerate(steps):
         # A stream can leave a blank message only if it was cut in a step that has a text.
         if cut[index] and not step.blank:
-            history.append(Message(role="assistant", content=""))
+            history.append(ChatMessage(role="assistant", content=""))
         assert step_of(steps, history) == index
-        history.append(Message(role="assistant", content=step.text))
+        history.append(ChatMessage(role="assistant", content=step.text))
     assert step_of(steps, history) == len(steps)
 
 

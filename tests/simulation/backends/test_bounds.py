@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import verifiers.v1 as vf
 from opencode_env.tool_backends import connection
-from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG, Connection
+from opencode_env.tool_backends.connection import MAX_ANSWER_BYTES, TOO_LONG, BackendConnection
 
 from tests.simulation.backends import surroundings
 from tests.simulation.backends.surroundings import TOKEN, InstanceApi, notes_at, program, said
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("sandboxes")
 RUDE = Path(__file__).with_name("rude_server.py")
 
 
-def rude(directory: Path, *options: str) -> AbstractAsyncContextManager[Connection]:
+def rude(directory: Path, *options: str) -> AbstractAsyncContextManager[BackendConnection]:
     """The rude server as a program."""
     return started(directory, program("rude", command=[sys.executable, str(RUDE), *options]))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.tool_backends import connection
-from opencode_env.tool_backends.connection import Command, piped
+from opencode_env.tool_backends.connection import ServerProgram, piped
 
 from tests.support.waiting import until
 
@@ -23,7 +23,7 @@ async def test_what_a_program_leaves_running_does_not_hold_its_descriptors(
     monkeypatch.setattr(connection, "_GRACE_SECONDS", 0.1)
     before, child = _pipes(), tmp_path / "pid"
     with Path(os.devnull).open("w") as stderr:
-        async with piped(Command([sys.executable, "-c", _LEAVES_A_CHILD, str(child)], os.environ, stderr)):
+        async with piped(ServerProgram([sys.executable, "-c", _LEAVES_A_CHILD, str(child)], os.environ, stderr)):
             assert _pipes() > before
 
             async def left() -> bool:

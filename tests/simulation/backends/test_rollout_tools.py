@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from opencode_env.tool_backends.connection import Connection
+from opencode_env.tool_backends.connection import BackendConnection
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.serving import Bridge, BrokenBackendError, RolloutTools, ToolBackends
 from verifiers.v1.errors import ToolsetError
@@ -19,10 +19,10 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
 
-async def tools_of(instance: Connection) -> RolloutTools:
+async def tools_of(instance: BackendConnection) -> RolloutTools:
     """A rollout that uses a running instance."""
 
-    async def start() -> Connection:
+    async def start() -> BackendConnection:
         return instance
 
     tools = RolloutTools({"notes": start}, Bridge(), "http://127.0.0.1:1")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.tool_backends import remote as elsewhere
-from opencode_env.tool_backends.connection import Connection
+from opencode_env.tool_backends.connection import BackendConnection
 from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.reading import read_backends
-from opencode_env.tool_backends.remote import Leftovers
+from opencode_env.tool_backends.remote import Undeleted
 from opencode_env.tool_backends.serving import check_start, starting
 from opencode_simulation.hub import hub
 from rollout_sandbox.podman import left_behind
@@ -49,15 +49,15 @@ async def started(
     *,
     call_timeout: float = 60.0,
     start_timeout: float = 120.0,
-    leftovers: Leftovers | None = None,
+    leftovers: Undeleted | None = None,
     **rest: Any,
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[BackendConnection]:
     """The backend of a file with one, as a rollout starts it."""
     rest.setdefault("global_remote_api_defaults", {"timeout": 300})  # this machine may be busy
     path = write_file(directory / "backends.yaml", backend, **rest)
     options = BackendsConfig(file=path, call_timeout=call_timeout, start_timeout=start_timeout)
     file = read_backends(path)
-    async with starting(file.config.backends[0], file, options, "a-session", leftovers or Leftovers()) as made:
+    async with starting(file.config.backends[0], file, options, "a-session", leftovers or Undeleted()) as made:
         yield made
 
 
@@ -244,7 +244,7 @@ async def test_an_instance_that_is_not_deleted_at_once_is_deleted_later_and_its_
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elsewhere, "_PAUSES", (0.01, 0.01))
-    leftovers = Leftovers()
+    leftovers = Undeleted()
     async with InstanceApi() as api:
         given = api.config | {"delete_instance_endpoint_template": "/made/{remote_instance_id}?key=pass-word"}
         for refusals, removed in ((1, True), (3, False)):
@@ -253,7 +253,7 @@ async def test_an_instance_that_is_not_deleted_at_once_is_deleted_later_and_its_
                 pass
             assert (api.alive == {}) == removed
         api.refused_deletions = 1
-        kept = Leftovers()
+        kept = Undeleted()
         kept._removals.extend(leftovers._removals)
         await kept.remove()
         assert "1 left behind, to be removed by hand: instance 'made 0' of tool backend 'notes'" in caplog.text
@@ -268,7 +268,7 @@ async def test_a_rollout_waits_once_for_an_api_that_does_not_answer(tmp_path: Pa
     async with InstanceApi(silent=True) as here:
         config = RemoteApiConfig.model_validate(here.config)
         api = elsewhere.InstanceApi(config, "notes", RemoteApiDefaults(timeout=0.5))
-        made = elsewhere.Made(remote_instance_id="x", mcp_endpoint_url="http://127.0.0.1:9/mcp")
+        made = elsewhere.Instance(remote_instance_id="x", mcp_endpoint_url="http://127.0.0.1:9/mcp")
         with pytest.raises(vf.ToolsetError, match=r"DELETE /made/x at the API .* was not answered in time"):
             await api.delete_patiently(made)
         assert len(here.asked) <= 1  # it may not even have come to read it

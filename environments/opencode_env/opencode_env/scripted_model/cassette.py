@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
-from opencode_env.scripted_model.policy import ChatRequest, Message, Reply, ToolCall, Usage
+from opencode_env.scripted_model.policy import ChatMessage, ChatRequest, Reply, ToolCall, Usage
 
 _BEFORE, _BEHIND = 20, 60
 """Characters that are shown around a difference."""
@@ -36,10 +36,10 @@ class RecordedNode(_Recorded):
         return str(self.message.get("role"))
 
     @cached_property
-    def as_sent(self) -> Message:
+    def as_sent(self) -> ChatMessage:
         """The message as a request holds it."""
         calls = [{"id": call["id"], "function": call} for call in self.message.get("tool_calls") or ()]
-        return Message.model_validate({**self.message, "tool_calls": calls or None})
+        return ChatMessage.model_validate({**self.message, "tool_calls": calls or None})
 
 
 class RecordedUsage(_Recorded):
@@ -267,7 +267,7 @@ class CassettePolicy:
         return [Difference(seat=first.seat, turn=first.key[1] + 1, how=how)]
 
 
-def _content(message: Message) -> tuple[Any, ...]:
+def _content(message: ChatMessage) -> tuple[Any, ...]:
     """Everything of a message that counts."""
     kinds = [part.type for part in message.content] if isinstance(message.content, tuple) else []
     calls = [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()]
@@ -276,7 +276,7 @@ def _content(message: Message) -> tuple[Any, ...]:
     return message.role, message.text, message.reasoning_content or "", calls, message.tool_call_id, pictures
 
 
-def _how(old: Sequence[Message], new: Sequence[Message], tools: dict[str, str]) -> str:
+def _how(old: Sequence[ChatMessage], new: Sequence[ChatMessage], tools: dict[str, str]) -> str:
     if not new:
         return f"the request ends here; the recorded one goes on with a message of role {old[0].role}"
     if not old:

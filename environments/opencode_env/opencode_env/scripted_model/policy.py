@@ -51,7 +51,7 @@ class EchoedCall(_Wire):
     function: CalledFunction
 
 
-class Message(_Wire):
+class ChatMessage(_Wire):
     """One message of the history."""
 
     role: str
@@ -92,7 +92,7 @@ class ChatBody(_Wire):
     """The part of a request body that the scripted model reads."""
 
     model: str = ""
-    messages: tuple[Message, ...] = Field(min_length=1)
+    messages: tuple[ChatMessage, ...] = Field(min_length=1)
     tools: tuple[_Tool, ...] | None = None
     stream: bool = False
     stream_options: _StreamOptions | None = None
@@ -147,7 +147,7 @@ class ChatRequest:
         """Text of the first user message, or the empty string."""
         return next(iter(self.user_texts), "")
 
-    def assistant_messages(self) -> Iterator[Message]:
+    def assistant_messages(self) -> Iterator[ChatMessage]:
         """The assistant messages, in order."""
         return (message for message in self.body.messages if message.role == "assistant")
 
@@ -353,7 +353,7 @@ class FaultyPolicy:
         return reply.model_copy(update={"faults": reply.faults + added}) if added else reply
 
 
-def step_of(steps: Sequence[Reply], history: Iterable[Message]) -> int:
+def step_of(steps: Sequence[Reply], history: Iterable[ChatMessage]) -> int:
     """The index of the step that answers this history; `len(steps)` or more when all were played. An assistant message
     is one played step. A blank one is a played step only where the script has a blank reply; elsewhere it is what a
     client kept of a stream that was cut, and that step is played again."""

@@ -143,8 +143,10 @@ def _text(schema: Schema, source: random.Random) -> str:
 
 @dataclass(frozen=True)
 class ToolsPolicy:
-    """Calls one offered tool a turn, chosen with its arguments by chance, and stops after `turns`. The same prompt, turn
-    and seed give the same call, so a run can be repeated."""
+    """Calls one offered tool a turn, chosen with its arguments by chance, and stops after `turns`.
+
+    The same prompt, turn and seed give the same call.
+    """
 
     tools: str = "*"
     """Pattern of the names of the tools that are called, as of a shell: `shop_*`."""

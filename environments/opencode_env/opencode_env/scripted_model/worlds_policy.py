@@ -21,7 +21,7 @@ _SWEEPS = 400
 _IMPATIENCE = 0.999
 """What reaching G one move later is worth, so that no walk goes in circles."""
 
-Place = tuple[int, int]
+_Cell = tuple[int, int]
 
 
 def _play_lake(request: ChatRequest) -> Reply:
@@ -37,7 +37,7 @@ def _play_lake(request: ChatRequest) -> Reply:
 
 
 @lru_cache(maxsize=256)
-def _plan(lake: Sequence[str], slippery: bool) -> dict[Place, str]:
+def _plan(lake: Sequence[str], slippery: bool) -> dict[_Cell, str]:
     """The best direction by place: value iteration over the rules that the prompt tells."""
     places = [(row, column) for row, line in enumerate(lake) for column in range(len(line))]
     worth = {place: float(lake[place[0]][place[1]] == "G") for place in places}
@@ -50,19 +50,19 @@ def _plan(lake: Sequence[str], slippery: bool) -> dict[Place, str]:
     return {place: _NAMES[values.index(max(values))] for place, values in expected.items()}
 
 
-def _expected(lake: Sequence[str], worth: dict[Place, float], place: Place, turn: int, slippery: bool) -> float:
+def _expected(lake: Sequence[str], worth: dict[_Cell, float], place: _Cell, turn: int, slippery: bool) -> float:
     turns = [(turn + side) % 4 for side in (-1, 0, 1)] if slippery else [turn]
     return sum(worth[_moved(lake, place, _NAMES[one])] for one in turns) / len(turns)
 
 
-def _moved(lake: Sequence[str], place: Place, direction: str) -> Place:
+def _moved(lake: Sequence[str], place: _Cell, direction: str) -> _Cell:
     down, right = _MOVES[direction]
     last = len(lake) - 1
     return min(max(place[0] + down, 0), last), min(max(place[1] + right, 0), last)
 
 
 # The issue tracker: looks at the people and the issues, does what the prompt asks, and hands the work in.
-Issue = dict[str, Any]
+_Issue = dict[str, Any]
 
 _FINISH = Reply(text="I hand the work in.", tool_calls=(_call("tracker_finish", summary="done"),))
 
@@ -88,7 +88,7 @@ def _play_tracker(request: ChatRequest) -> Reply:
     return _FINISH
 
 
-def _triage(prompt: str, people: dict[str, str], issues: Sequence[Issue]) -> list[ToolCall]:
+def _triage(prompt: str, people: dict[str, str], issues: Sequence[_Issue]) -> list[ToolCall]:
     calls = []
     for bug in (issue for issue in issues if "bug" in issue["labels"]):
         area = next(area for area in bug["labels"] if area in people)
@@ -96,7 +96,7 @@ def _triage(prompt: str, people: dict[str, str], issues: Sequence[Issue]) -> lis
     return calls
 
 
-def _duplicates(prompt: str, people: dict[str, str], issues: Sequence[Issue]) -> list[ToolCall]:
+def _duplicates(prompt: str, people: dict[str, str], issues: Sequence[_Issue]) -> list[ToolCall]:
     first: dict[str, int] = {}
     for issue in issues:
         number = issue["number"]
@@ -106,13 +106,13 @@ def _duplicates(prompt: str, people: dict[str, str], issues: Sequence[Issue]) ->
     return []
 
 
-def _stale(prompt: str, people: dict[str, str], issues: Sequence[Issue]) -> list[ToolCall]:
+def _stale(prompt: str, people: dict[str, str], issues: Sequence[_Issue]) -> list[ToolCall]:
     days = int(re.findall(r"more than (\d+) days", prompt)[0])
     old = [issue for issue in issues if "needs-info" in issue["labels"] and issue["idle_days"] > days]
     return [_call("tracker_close_issue", number=issue["number"], reason="stale") for issue in old]
 
 
-def _report(prompt: str, people: dict[str, str], issues: Sequence[Issue]) -> list[ToolCall]:
+def _report(prompt: str, people: dict[str, str], issues: Sequence[_Issue]) -> list[ToolCall]:
     title, area = re.findall(r'titled "(.+?)".*? and "(\w+)"', prompt)[0]
     return [_call("tracker_create_issue", title=title, body="Seen today.", labels=["bug", area])]
 

@@ -47,7 +47,7 @@ logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
 Transport = AbstractAsyncContextManager[Any]
 """Opens a connection, and gives its two streams."""
-Call = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
+ToolCaller = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
 """Calls a tool of a backend."""
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
@@ -80,12 +80,12 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
 @dataclass(frozen=True)
-class Server:
+class BackendServer:
     """A server that has been started, or runs elsewhere."""
 
     patient: bool = field(default=False, kw_only=True)
     """Whether it may still be on its way up when a connection fails."""
-    proxy: Call | None = field(default=None, kw_only=True)
+    proxy: ToolCaller | None = field(default=None, kw_only=True)
     """Calls a tool where that does not go over the connection."""
 
     def transport(self) -> Transport:
@@ -98,7 +98,7 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def connected(name: str, server: Server, call_timeout: float) -> AsyncIterator["Connection"]:
+async def connected(name: str, server: BackendServer, call_timeout: float) -> AsyncIterator["BackendConnection"]:
     """Connect to a server and ask for its tools; the connection ends on exit.
 
     Raises:
@@ -119,7 +119,7 @@ async def connected(name: str, server: Server, call_timeout: float) -> AsyncIter
         if not ready.done():
             raise ToolsetError(f"tool backend {name!r} cannot be connected to: {_ending(owner)}")
         client, tools = ready.result()
-        yield Connection(name, client, tools, owner, call_timeout, server.proxy)
+        yield BackendConnection(name, client, tools, owner, call_timeout, server.proxy)
     finally:
         leave.set()
         if ready.done():
@@ -129,7 +129,7 @@ async def connected(name: str, server: Server, call_timeout: float) -> AsyncIter
 
 
 @dataclass
-class Connection:
+class BackendConnection:
     """A client of one MCP server that works, or has; see `connected`."""
 
     name: str
@@ -137,7 +137,7 @@ class Connection:
     tools: list[Tool]
     _owner: asyncio.Task[None]
     _timeout: float
-    _proxy: Call | None
+    _proxy: ToolCaller | None
     suspect: bool = False
     """Whether the last call was not answered."""
     _answered: float = field(default_factory=time.monotonic)
@@ -179,11 +179,7 @@ class Connection:
         return result
 
     async def probe(self) -> None:
-        """Return if the server answers; MCP had a ping once.
-
-        Raises:
-            ToolsetError: it does not.
-        """
+        """Return if the server answers; MCP had a ping once."""
         try:
             await self._asked(self._client.list_tools, f"backend {self.name!r}", _PROBE_SECONDS)
         except MCPError as error:
@@ -308,7 +304,7 @@ async def http_connection(url: str, headers: Mapping[str, str], **options: Any) 
 
 
 @dataclass(frozen=True)
-class Command:
+class ServerProgram:
     """A program, the whole of its environment, and where its stderr goes."""
 
     argv: Sequence[str]
@@ -319,7 +315,7 @@ class Command:
 
 
 @contextlib.asynccontextmanager
-async def piped(command: Command) -> AsyncIterator[tuple[Incoming, Outgoing]]:
+async def piped(command: ServerProgram) -> AsyncIterator[tuple[Incoming, Outgoing]]:
     """Start the program; it is ended on exit.
 
     Raises:

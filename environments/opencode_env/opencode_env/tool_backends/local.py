@@ -30,7 +30,14 @@ from rollout_sandbox.podman import engine, left_behind
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_env.tool_backends.connection import Command, Server, Transport, http_connection, piped, without_secrets
+from opencode_env.tool_backends.connection import (
+    BackendServer,
+    ServerProgram,
+    Transport,
+    http_connection,
+    piped,
+    without_secrets,
+)
 from opencode_env.tool_backends.description import (
     BackendFile,
     BackendServerConfig,
@@ -44,10 +51,10 @@ _APART = ("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"
 
 
 @dataclass(frozen=True)
-class StdioServer(Server):
+class StdioServer(BackendServer):
     """A server on the other side of a pipe; its end is its connection's."""
 
-    command: Command
+    command: ServerProgram
     log: Path
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Values that no message shows."""
@@ -87,7 +94,9 @@ async def program(backend: BackendServerConfig, file: BackendFile) -> AsyncItera
             yield StdioServer(_command(backend, values, file.directory, directory / "data", stderr), log, secrets)
 
 
-def _command(backend: BackendServerConfig, given: Mapping[str, str], base: Path, data: Path, stderr: TextIO) -> Command:
+def _command(
+    backend: BackendServerConfig, given: Mapping[str, str], base: Path, data: Path, stderr: TextIO
+) -> ServerProgram:
     bubblewrap = require_bubblewrap()
     assert backend.command is not None
     search, reads = search_path(given), [str(host_path(path, base)) for path in backend.reads or []]
@@ -96,7 +105,7 @@ def _command(backend: BackendServerConfig, given: Mapping[str, str], base: Path,
     argv = [bubblewrap.program, *bubblewrap.new_users, *_APART, *system_arguments(), *view, *own, "--"]
     # Not as arguments of bubblewrap, which everybody on this machine can read.
     variables = {"PATH": search, "HOME": str(data), "TMPDIR": str(data), "LANG": "C.UTF-8"}
-    return Command([*argv, *backend.command], {**variables, **given}, stderr)
+    return ServerProgram([*argv, *backend.command], {**variables, **given}, stderr)
 
 
 @contextlib.asynccontextmanager
@@ -125,11 +134,7 @@ def _prefix() -> str:
 
 def make_data(data: Path, backend: BackendServerConfig, base: Path) -> None:
     """Make the directory `data`: empty, or the template's copy, where everybody may write: a container runs as who it
-    likes.
-
-    Raises:
-        ToolsetError: the template cannot be copied.
-    """
+    likes."""
     if backend.template_data_path_host is None:
         data.mkdir()
         return
@@ -145,7 +150,7 @@ def make_data(data: Path, backend: BackendServerConfig, base: Path) -> None:
 
 
 @dataclass(frozen=True)
-class HttpContainer(Server):
+class HttpContainer(BackendServer):
     """A container whose server listens at a port of this machine's loopback."""
 
     name: str
@@ -183,7 +188,7 @@ async def container(backend: BackendServerConfig, file: BackendFile) -> AsyncIte
             return
         log = directory / "stderr.log"
         stderr = stack.enter_context(log.open("w"))
-        yield StdioServer(Command(["podman", "run", "--interactive", *arguments], os.environ, stderr), log)
+        yield StdioServer(ServerProgram(["podman", "run", "--interactive", *arguments], os.environ, stderr), log)
 
 
 def _arguments(backend: BackendServerConfig, file: BackendFile, directory: Path, name: str) -> list[str]:

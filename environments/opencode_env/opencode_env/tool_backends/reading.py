@@ -28,9 +28,9 @@ from opencode_env.tool_backends.description import (
 )
 from opencode_env.tool_backends.program_view import cannot_run, search_path
 
-Place = tuple[int | str, ...]
+_Place = tuple[int | str, ...]
 """The way to a value in a file: keys of mappings and positions in lists."""
-_Found = Iterator[tuple[Place, str]]
+_Found = Iterator[tuple[_Place, str]]
 """Places and what is wrong there."""
 
 
@@ -75,7 +75,7 @@ class Document:
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise BackendFileError(path, [Problem(1, "the text", f"cannot be read: {error}")]) from error
 
-    def problem(self, place: Place, message: str) -> Problem:
+    def problem(self, place: _Place, message: str) -> Problem:
         """What is wrong at a place, as Python would write it, `backends[0].docker_image`; of what is missing, the line
         is that of what it is missing from."""
         words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
@@ -131,7 +131,7 @@ def read_backends(path: Path) -> BackendFile:
     """
     document = Document(path)
     directory = path.resolve().parent
-    wrong: list[tuple[Place, str]]
+    wrong: list[tuple[_Place, str]]
     try:
         config = AppConfig.model_validate({} if document.content is None else document.content)
         wrong = list(_found_in(config, directory))
@@ -143,7 +143,7 @@ def read_backends(path: Path) -> BackendFile:
     return BackendFile(config, directory)
 
 
-def _message(kind: str, message: str, place: Place) -> str:
+def _message(kind: str, message: str, place: _Place) -> str:
     if kind == "extra_forbidden" and place in _OTHER_FORMS:
         return _OTHER_FORM
     if kind == "extra_forbidden":
@@ -290,7 +290,7 @@ def _template(backend: BackendServerConfig, directory: Path) -> _Found:
         yield ("template_data_path_host",), "needs container_template_data_path: where the container sees its copy"
 
 
-def _api(api: RemoteApiConfig, place: Place) -> _Found:
+def _api(api: RemoteApiConfig, place: _Place) -> _Found:
     if not is_http(api.base_url):
         yield (*place, "base_url"), _NO_URL
     for field, message in _missing_details(api):

@@ -20,8 +20,8 @@ from opencode_env.tool_backends.connection import (
     MAX_ANSWER_BYTES,
     TOO_LONG,
     AnswerTooLong,
-    Call,
-    Server,
+    BackendServer,
+    ToolCaller,
     Transport,
     http_client,
     http_connection,
@@ -44,7 +44,7 @@ _PAUSES = (0.5, 2.0, 5.0)
 """Seconds before an instance whose deletion failed is deleted again."""
 
 
-class Leftovers:
+class Undeleted:
     """What is removed when the environment stops; no rollout fails for it, as its work is done."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Leftovers:
 
 
 @dataclass(frozen=True)
-class RemoteServer(Server):
+class RemoteServer(BackendServer):
     """A server behind a URL, asked with headers that only this side has."""
 
     url: str = field(repr=False)
@@ -108,7 +108,7 @@ def _url(url: str) -> str:
     return url
 
 
-class Made(BaseModel):
+class Instance(BaseModel):
     """An instance, as the API describes it."""
 
     model_config = ConfigDict(extra="ignore")
@@ -134,12 +134,8 @@ class InstanceApi:
         self._headers = config.headers()
         self._timeout = httpx2.Timeout(defaults.timeout, connect=defaults.connect_timeout)
 
-    async def make(self, backend: BackendServerConfig, session: str) -> list[Made]:
-        """Have an instance made; an API may make several.
-
-        Raises:
-            ToolsetError: it cannot be reached, refuses, or answers with something else.
-        """
+    async def make(self, backend: BackendServerConfig, session: str) -> list[Instance]:
+        """Have an instance made; an API may make several."""
         body = {
             "resource_type_identifier": backend.remote_resource_type_identifier,
             "num_instances": 1,
@@ -150,7 +146,7 @@ class InstanceApi:
         async with http_client(self._headers, self._timeout) as client:
             answer = await self._ask(client, "POST", self._config.create_instance_endpoint, body)
         try:
-            made = TypeAdapter(list[Made]).validate_json(answer.content)
+            made = TypeAdapter(list[Instance]).validate_json(answer.content)
         except ValidationError as error:
             found = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(map(str, found["loc"])) or "the whole"
@@ -162,22 +158,14 @@ class InstanceApi:
             raise ToolsetError(f"the API of tool backend {self._name!r} made no instance")
         return made
 
-    async def delete(self, instance: Made) -> None:
-        """Delete an instance; it is not an error that there is none.
-
-        Raises:
-            ToolsetError: it may still be there.
-        """
+    async def delete(self, instance: Instance) -> None:
+        """Delete an instance; it is not an error that there is none."""
         path = _path(self._config.delete_instance_endpoint_template, instance)
         async with http_client(self._headers, self._timeout) as client:
             await self._ask(client, "DELETE", path, None, accepted={404})
 
-    async def delete_patiently(self, instance: Made) -> None:
-        """Delete an instance, again where that was refused.
-
-        Raises:
-            ToolsetError: it may still be there.
-        """
+    async def delete_patiently(self, instance: Instance) -> None:
+        """Delete an instance, again where that was refused."""
         for pause in _PAUSES:
             try:
                 await self.delete(instance)
@@ -190,7 +178,7 @@ class InstanceApi:
         await self.delete(instance)
 
     @contextlib.asynccontextmanager
-    async def caller(self, instance: Made, seconds: float) -> AsyncIterator[Call]:
+    async def caller(self, instance: Instance, seconds: float) -> AsyncIterator[ToolCaller]:
         """Call the instance's tools through the API."""
         path = _path(self._config.call_tool_endpoint_template or "", instance)
         async with http_client(self._headers, httpx2.Timeout(seconds)) as client:
@@ -237,13 +225,13 @@ class InstanceApi:
         return answer
 
 
-def _path(template: str, instance: Made) -> str:
+def _path(template: str, instance: Instance) -> str:
     return template.format(remote_instance_id=quote(instance.remote_instance_id, safe=""))
 
 
 @contextlib.asynccontextmanager
 async def remote_instance(
-    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: Leftovers
+    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: Undeleted
 ) -> AsyncIterator[RemoteServer]:
     """Have the API make an instance of a `remote_http_api`; it is deleted on exit, or noted as left over.
 
@@ -254,7 +242,7 @@ async def remote_instance(
     config = inline or known[backend.remote_api_config_ref or ""]
     defaults = file.config.global_remote_api_defaults or RemoteApiDefaults()
     api = InstanceApi(config, backend.backend_name_ref, defaults)
-    made: list[Made] = []
+    made: list[Instance] = []
 
     async def make() -> None:
         made.extend(await api.make(backend, session))

@@ -34,7 +34,7 @@ from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.tool_backends.connection import Connection, Server, connected, text_result
+from opencode_env.tool_backends.connection import BackendConnection, BackendServer, connected, text_result
 from opencode_env.tool_backends.description import (
     BackendFile,
     BackendServerConfig,
@@ -45,14 +45,14 @@ from opencode_env.tool_backends.description import (
 from opencode_env.tool_backends.local import StdioServer, container, program
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.reading import read_backends
-from opencode_env.tool_backends.remote import Leftovers, remote_instance, remote_url
+from opencode_env.tool_backends.remote import Undeleted, remote_instance, remote_url
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
 BACKENDS_RECORD = "tool_backends"
 """Key in `trace.info` under which the calls of each backend are counted."""
 
-Start = Callable[[], Awaitable[Connection]]
+Start = Callable[[], Awaitable[BackendConnection]]
 
 _CALLS_AT_ONCE = 16
 """Of one rollout at one backend; more wait, so that it cannot starve its neighbours at a shared one."""
@@ -66,7 +66,7 @@ class BrokenBackendError(ToolsetError):
     unless a rule says otherwise: else an agent could have a bad episode played again."""
 
 
-class Tally(TypedDict):
+class CallCounts(TypedDict):
     """What a rollout asked of one backend."""
 
     calls: int
@@ -96,7 +96,7 @@ class RolloutTools:
         self._bridge = bridge
         self.failure: ToolsetError | None = None
         """The first call that was not answered as it should be."""
-        self.record: dict[str, Tally] = {name: Tally(calls=0, errors=0, seconds=0.0) for name in backends}
+        self.record: dict[str, CallCounts] = {name: CallCounts(calls=0, errors=0, seconds=0.0) for name in backends}
         """What it asked of each backend, by name."""
         self._channels = {name: _Channel(name, self) for name in backends}
         self._paths = {name: bridge.add(channel) for name, channel in self._channels.items()}
@@ -124,7 +124,7 @@ class _Channel:
     """One backend as one rollout has it: counted, and bounded."""
 
     def __init__(self, name: str, rollout: RolloutTools) -> None:
-        self.instance: Connection | None = None
+        self.instance: BackendConnection | None = None
         """The connection to the backend, once it has started."""
         self._name = name
         self._rollout = rollout
@@ -176,12 +176,8 @@ def _is_json(arguments: dict[str, Any]) -> bool:
     return True
 
 
-async def all_started(starts: Sequence[Start]) -> list[Connection]:
-    """Start several at once; if one fails the others are given up.
-
-    Raises:
-        ToolsetError: the first that failed.
-    """
+async def all_started(starts: Sequence[Start]) -> list[BackendConnection]:
+    """Start several at once; if one fails the others are given up."""
     tasks = [asyncio.ensure_future(start()) for start in starts]
     try:
         return list(await asyncio.gather(*tasks))
@@ -224,16 +220,11 @@ class ToolBackends:
     """Holds the servers that a file describes, between `start` and `stop`."""
 
     def __init__(self, options: BackendsConfig) -> None:
-        """Read the file.
-
-        Raises:
-            BackendFileError: it cannot be used.
-        """
         assert options.file is not None
         self._options = options
         self._file = read_backends(options.file)
         self._bridge = Bridge()
-        self._leftovers = Leftovers()
+        self._leftovers = Undeleted()
         known = self._file.config.backends
         self._shared = [_Shared(one, self._started) for one in known if one.instance_scoping == "shared_global"]
 
@@ -255,7 +246,7 @@ class ToolBackends:
             for shared in self._shared:
                 stack.push_async_callback(shared.stop)
 
-    def _started(self, backend: BackendServerConfig, session: str) -> AbstractAsyncContextManager[Connection]:
+    def _started(self, backend: BackendServerConfig, session: str) -> AbstractAsyncContextManager[BackendConnection]:
         return starting(backend, self._file, self._options, session, self._leftovers)
 
     @contextlib.asynccontextmanager
@@ -282,15 +273,15 @@ class _Shared:
     """A backend that all rollouts of this process share."""
 
     def __init__(
-        self, backend: BackendServerConfig, started: Callable[..., AbstractAsyncContextManager[Connection]]
+        self, backend: BackendServerConfig, started: Callable[..., AbstractAsyncContextManager[BackendConnection]]
     ) -> None:
         self.backend = backend
         self._started = started
         self._stack = AsyncExitStack()
-        self._instance: Connection | None = None
+        self._instance: BackendConnection | None = None
         self._lock = asyncio.Lock()
 
-    async def instance(self) -> Connection:
+    async def instance(self) -> BackendConnection:
         """The instance, made anew if it has died."""
         async with self._lock:
             found = self._instance
@@ -309,8 +300,8 @@ class _Shared:
 
 @contextlib.asynccontextmanager
 async def starting(
-    backend: BackendServerConfig, file: BackendFile, options: BackendsConfig, session: str, leftovers: Leftovers
-) -> AsyncIterator[Connection]:
+    backend: BackendServerConfig, file: BackendFile, options: BackendsConfig, session: str, leftovers: Undeleted
+) -> AsyncIterator[BackendConnection]:
     """Start an instance; it is removed on exit, or one of the `leftovers`.
 
     Raises:
@@ -318,7 +309,7 @@ async def starting(
     """
     name = backend.backend_name_ref
     async with AsyncExitStack() as stack:
-        server: Server | None = None
+        server: BackendServer | None = None
         try:
             async with asyncio.timeout(options.start_timeout) as limit:
                 started = _server(backend, file, options.call_timeout, session, leftovers)
@@ -337,8 +328,8 @@ async def starting(
 
 
 def _server(
-    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: Leftovers
-) -> AbstractAsyncContextManager[Server]:
+    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: Undeleted
+) -> AbstractAsyncContextManager[BackendServer]:
     match backend.orchestration_mode:
         case Orchestration.LOCAL_DOCKER:
             return container(backend, file)
@@ -350,7 +341,7 @@ def _server(
             return remote_instance(backend, file, call_timeout, session, leftovers)
 
 
-async def _connected(name: str, server: Server, call_timeout: float, stack: AsyncExitStack) -> Connection:
+async def _connected(name: str, server: BackendServer, call_timeout: float, stack: AsyncExitStack) -> BackendConnection:
     """Connect for as long as `stack` is open, again as long as the server may still be on its way up."""
     while True:
         try:
@@ -363,12 +354,8 @@ async def _connected(name: str, server: Server, call_timeout: float, stack: Asyn
             await asyncio.sleep(0.2)
 
 
-async def check_start(connection: Connection, check: StartupCheck) -> None:
-    """Call the tool of a start-up check.
-
-    Raises:
-        ToolsetError: the server answered with an error, or not at all.
-    """
+async def check_start(connection: BackendConnection, check: StartupCheck) -> None:
+    """Call the tool of a start-up check."""
     name = connection.name
     if check.tool_name not in [tool.name for tool in connection.tools]:
         if check.tool_name in ("ping", "list_tools"):

@@ -28,7 +28,6 @@ from verifiers.v1.errors import HarnessError, ProviderError, SandboxError, TaskE
 from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.harnesses.utils.install import remove_dir
 from verifiers.v1.runtimes import ProgramResult, Runtime
-from verifiers.v1.task import TaskData
 from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Messages
 
@@ -286,12 +285,7 @@ class OpenCodeSession(HarnessSession):
         await self._fence.mark(marked)
 
     async def _prepare_continued(self) -> None:
-        """Begin a further segment in the files of a kept turn, for which nobody says anything.
-
-        Raises:
-            TaskError: they hold no conversation, as where the agent that left them had removed its store; or what was
-                played before the turn leaves no call to this rollout.
-        """
+        """Begin a further segment in the files of a kept turn, for which nobody says anything."""
         assert self._rollout.continued is not None
         turn, gateway = self._rollout.continued.turn, self._rollout.gateway
         assert turn.session_id is not None
@@ -563,18 +557,9 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         if state and is_this_machine(runtime):
             await remove_dir(runtime, state, "OpenCode's files")
 
-    async def launch(
-        self,
-        ctx: ModelContext,
-        trace: AnyTrace,
-        runtime: Runtime,
-        endpoint: str,
-        secret: str,
-        mcp_urls: dict[str, str],
-        data: TaskData,
-    ) -> ProgramResult:
+    async def launch(self, *arguments: Any, **options: Any) -> ProgramResult:
         """Run one whole session of a single segment, for a caller that does not drive sessions."""
-        session = await self.session(ctx, trace, runtime, endpoint, secret, mcp_urls, data)
+        session = await self.session(*arguments, **options)
         try:
             await session.turn()
         finally:

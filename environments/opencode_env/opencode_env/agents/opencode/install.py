@@ -71,7 +71,7 @@ class InstallRecord:
 
 
 class Traffic:
-    """What one process has moved into sandboxes, by where it came from."""
+    """What one process has moved into sandboxes, by where it came from; what could be spared is told once."""
 
     def __init__(self) -> None:
         self._times: Counter[str] = Counter()
@@ -97,11 +97,11 @@ class Traffic:
 
 _TRAFFIC = Traffic()
 
-_IMAGE_VERSIONS: dict[tuple[str, str, str], str] = {}
-"""Versions that images' own binaries named, by runtime type, image and path: asking costs 0.7 CPU-seconds."""
-
 ImageKey = tuple[str, str, str, str] | None
 """Runtime type, image, asset directory and version; None for a sandbox without an image."""
+
+_IMAGE_VERSIONS: dict[tuple[ImageKey, str], str] = {}
+"""Versions that images' own binaries named, by path: asking costs 0.7 CPU-seconds."""
 
 _IMAGE_PROGRAMS: dict[ImageKey, str] = {}
 """Where an image holds OpenCode and ripgrep."""
@@ -124,11 +124,7 @@ class Download(NamedTuple):
 
 
 def downloads(config: OpenCodeHarnessConfig, platform: Platform, digest: str) -> list[Download]:
-    """What a sandbox downloads (blocking); ripgrep first.
-
-    Raises:
-        HarnessError: npm is missing or names no registry that sandboxes may be told.
-    """
+    """What a sandbox downloads (blocking); ripgrep first."""
     base = (config.mirror or configured_registry()).rstrip("/")
     ripgrep = PINNED[f"{platform.ripgrep_package}@{RIPGREP_VERSION}"].binary_sha256
     return [
@@ -143,11 +139,7 @@ def _archive(base: str, package: str, version: str) -> str:
 
 @cache
 def configured_registry() -> str:
-    """The address of the registry that npm on this machine is configured for (blocking).
-
-    Raises:
-        HarnessError: npm is missing, or the address holds credentials.
-    """
+    """The address of the registry that npm on this machine is configured for (blocking)."""
     address = run_npm(["config", "get", "registry"], Path.cwd(), "registry").strip()
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or parts.username is not None:
@@ -159,7 +151,7 @@ def configured_registry() -> str:
 
 
 @dataclass(frozen=True)
-class Probe:
+class SandboxFacts:
     """What a sandbox is and has."""
 
     platform: Platform
@@ -213,17 +205,19 @@ async def install(
     return await upload(config, box, build, record)
 
 
-async def _present(config: OpenCodeHarnessConfig, box: Runtime, probe: Probe, key: ImageKey) -> str | None:
-    """The directory of what the sandbox has already, with `rg` added where only that is missing; None for nothing."""
+async def _present(config: OpenCodeHarnessConfig, box: Runtime, probe: SandboxFacts, key: ImageKey) -> str | None:
+    """The directory of what the sandbox has already; None for nothing, or for an image's own binary without an `rg`."""
     suffix = f"-{config.version}-"
     for directory in probe.ready:
         name = PurePosixPath(directory).name
         if suffix in name and probe.platform.runs(name):
             return directory if key in _PUT_INTO else _remember(key, directory)
-    if config.install in ("auto", "image") and probe.found:
-        version = await _image_version(box, probe.found)
+    if probe.found and (config.install == "image" or (config.install == "auto" and probe.ripgrep)):
+        version = await _image_version(box, probe.found, key)
         if version == config.version:
-            return await _beside_image(config, box, probe, key)
+            if not probe.ripgrep:
+                logger.warning("the sandbox has no ripgrep (`rg`): OpenCode's glob and grep tools will fail in it")
+            return _remember(key, str(PurePosixPath(probe.found).parent))
         if config.install == "image":
             raise HarnessError(
                 f"the image's {probe.found} is OpenCode {version}, wanted is {config.version}: rebuild the image or "
@@ -237,7 +231,20 @@ async def _present(config: OpenCodeHarnessConfig, box: Runtime, probe: Probe, ke
     return None
 
 
-async def probe_sandbox(config: OpenCodeHarnessConfig, runtime: Runtime) -> Probe:
+async def _image_version(runtime: Runtime, path: str, key: ImageKey) -> str:
+    if key is None or (key, path) not in _IMAGE_VERSIONS:
+        result = await run_checked(runtime, [path, "--version"], f"{path} --version failed", error=HarnessError)
+        _IMAGE_VERSIONS[key, path] = result.stdout.strip()
+    return _IMAGE_VERSIONS[key, path]
+
+
+def _remember(key: ImageKey, directory: str) -> str:
+    if key is not None:
+        _IMAGE_PROGRAMS[key] = directory
+    return directory
+
+
+async def probe_sandbox(config: OpenCodeHarnessConfig, runtime: Runtime) -> SandboxFacts:
     """Ask a sandbox what it is and has; one command."""
     argv = ["sh", "-c", program("probe.sh"), "probe", config.asset_dir, config.version]
     result = await run_checked(runtime, argv, "cannot probe the sandbox")
@@ -250,7 +257,7 @@ async def probe_sandbox(config: OpenCodeHarnessConfig, runtime: Runtime) -> Prob
     except ValueError as error:
         raise HarnessError(str(error)) from error
     ready = tuple(value for key, _, value in pairs if key == "ready")
-    return Probe(platform, ready, facts.get("found", ""), facts.get("rg", ""))
+    return SandboxFacts(platform, ready, facts.get("found", ""), facts.get("rg", ""))
 
 
 async def upload(
@@ -283,42 +290,10 @@ async def upload(
     return directory
 
 
-async def _beside_image(config: OpenCodeHarnessConfig, runtime: Runtime, probe: Probe, key: ImageKey) -> str:
-    """The directory of the image's own binary, with an `rg` added where the image has none."""
-    directory = str(PurePosixPath(probe.found).parent)
-    if probe.ripgrep:
-        return _remember(key, directory)
-    if config.install == "auto" and runtime.is_local:
-        build = await asyncio.to_thread(ensure_build, config.version, probe.platform)
-        await send_in_pieces(runtime, build.directory / "rg", f"{directory}/rg", "755")
-        return directory
-    logger.warning("the sandbox has no ripgrep (`rg`): OpenCode's glob and grep tools will fail in it")
-    return _remember(key, directory)
-
-
-def _remember(key: ImageKey, directory: str) -> str:
-    if key is not None:
-        _IMAGE_PROGRAMS[key] = directory
-    return directory
-
-
-async def _image_version(runtime: Runtime, path: str) -> str:
-    image = getattr(getattr(runtime, "config", None), "image", None)
-    key = (runtime.type, str(image), path)
-    if image is None or key not in _IMAGE_VERSIONS:
-        result = await run_checked(runtime, [path, "--version"], f"{path} --version failed", error=HarnessError)
-        _IMAGE_VERSIONS[key] = result.stdout.strip()
-    return _IMAGE_VERSIONS[key]
-
-
 async def _download(
     config: OpenCodeHarnessConfig, runtime: Runtime, platform: Platform, digest: str, record: InstallRecord
 ) -> str:
-    """Have the sandbox download the programs; returns their directory, which is complete then.
-
-    Raises:
-        HarnessError: it could not, in five tries for each.
-    """
+    """Have the sandbox download the programs, in five tries for each; returns their directory."""
     directory = f"{config.asset_dir}/{platform.package}-{config.version}-{digest[:12]}"
     wanted = await asyncio.to_thread(downloads, config, platform, digest)
     jitter = str(random.randrange(1000))  # from here: sandboxes of one snapshot may share their chance
