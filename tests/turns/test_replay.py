@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 
 import pytest
-from opencode_env.scripted_model import Cassette, Reply, ScriptedModel, ScriptPolicy
+from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 
-from scripts.replay import Replay, cassettes, main, replay
+from scripts.replay import Cassette, Replay, cassettes, main, replay
 from tests.support.replies import bash, call
 from tests.support.rows import write_rows
 from tests.support.user_home import UserHome

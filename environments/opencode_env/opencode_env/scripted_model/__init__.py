@@ -1,6 +1,5 @@
 """An OpenAI-compatible server that plays scripts. It is not a language model and says so."""
 
-from opencode_env.scripted_model.cassette import Cassette, CassettePolicy, Difference
 from opencode_env.scripted_model.policy import (
     LABEL,
     MODEL_ID,
@@ -23,10 +22,7 @@ from opencode_env.scripted_model.worlds_policy import WorldsPolicy
 __all__ = [
     "LABEL",
     "MODEL_ID",
-    "Cassette",
-    "CassettePolicy",
     "ChatRequest",
-    "Difference",
     "Fault",
     "FaultKind",
     "FaultyPolicy",

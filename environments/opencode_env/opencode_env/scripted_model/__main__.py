@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from opencode_env.scripted_model.cassette import Cassette, CassettePolicy
 from opencode_env.scripted_model.policy import LABEL, Fault, FaultyPolicy, Policy, ScriptPolicy
 from opencode_env.scripted_model.samples_policy import SamplesPolicy
 from opencode_env.scripted_model.server import ScriptedModel
@@ -39,9 +38,6 @@ examples:
   #     "faults": [{"kind": "status", "status": 429, "attempts": 2}]},
   #    {"text": "Done."}]
   python -m opencode_env.scripted_model --port 8000 --script script.json
-
-  # a recorded rollout (scripts/replay.py RUN -o FILE); where the agent's requests differ is said at the end
-  python -m opencode_env.scripted_model --port 8000 --cassette rollout.json
 
   # the samples, but the second call of every conversation is cut once: faults.json holds
   #   {"1": [{"kind": "cut", "attempts": 1}]}
@@ -69,7 +65,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tools", default="*", help="policy tools: pattern of the tools that it calls (default: all)")
     parser.add_argument("--turns", type=int, default=10, help="policy tools: calls of a conversation (default: 10)")
     parser.add_argument("--script", type=Path, help="JSON file of fixed scripts, instead of a policy")
-    parser.add_argument("--cassette", type=Path, help="JSON file of a recorded rollout, instead of a policy")
     parser.add_argument("--faults", type=Path, help="JSON file: faults by turn (from 0) of every conversation")
     parser.add_argument(
         "--success-rate", type=float, default=0.7, help="share of solved rollouts (default: %(default)s)"
@@ -90,8 +85,6 @@ def _policy(options: argparse.Namespace) -> Policy:
     policy: Policy
     if options.script is not None:
         policy = ScriptPolicy.load(options.script)
-    elif options.cassette is not None:
-        policy = CassettePolicy(Cassette.load(options.cassette))
     elif options.policy == "worlds":
         policy = WorldsPolicy()
     elif options.policy == "tools":
@@ -135,8 +128,7 @@ async def _serve(options: argparse.Namespace, policy: Policy) -> None:
 
 
 def main() -> None:
-    """Run until a signal; exit code 2 for bad options or files, 1 when the address is taken or a cassette was not
-    played as it was recorded."""
+    """Run until a signal; exit code 2 for bad options or files, 1 when the address is taken."""
     parser = _parser()
     options = parser.parse_args()
     try:
@@ -147,8 +139,6 @@ def main() -> None:
         asyncio.run(_serve(options, policy))
     except OSError as error:
         sys.exit(f"the scripted model cannot listen on {options.host}:{options.port}: {error.strerror}")
-    if isinstance(policy, CassettePolicy) and (found := policy.all_differences()):
-        sys.exit("\n".join(map(str, found)))
 
 
 if __name__ == "__main__":
