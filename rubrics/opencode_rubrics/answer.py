@@ -15,8 +15,7 @@ from pydantic import Field
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded_text
 from rollout_sandbox.toolbox.workdir import in_workdir
 
-from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 MAX_ANSWER_BYTES = 64 * 1024
 
@@ -50,7 +49,6 @@ async def given_answer(trace: AnyTrace, runtime: vf.Runtime, path: str) -> Given
     return GivenAnswer("file", found.text, "" if found.text.strip() else "empty")
 
 
-@register_rubric
 class AnswerRubric(Rubric[AnswerConfig]):
     """Reward `exact_answer`: 1 if the agent's answer equals the task's, else 0.
 
@@ -60,7 +58,7 @@ class AnswerRubric(Rubric[AnswerConfig]):
 
     version = "1"
 
-    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
         """The answer that is `expected`; a `TaskError` if the task has none."""
         expected = getattr(task, "answer", None)
         if not isinstance(expected, str) or not expected.strip():

@@ -34,8 +34,7 @@ from rollout_sandbox.toolbox.workdir import in_workdir
 from opencode_rubrics.box_programs import BoxPrograms
 from opencode_rubrics.code.prelude import with_imports
 from opencode_rubrics.code.problem import CodeTest, CodeTests, same_output, same_result
-from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Neutral, Place, Rubric, RubricConfig, task_field
+from opencode_rubrics.rubric import AnyTrace, Neutral, Rubric, RubricConfig, task_field
 
 INFO_KEY = "code_tests"
 """Where `trace.info` says what each test did."""
@@ -109,14 +108,13 @@ def _batch(argv: list[str], files: dict[str, bytes], tests: CodeTests) -> tuple[
     return ProgramBatch(argv, {**files, _CALLER: caller}, inputs), keys
 
 
-@register_rubric
 class CodeTestsRubric(Rubric[CodeTestsConfig]):
     """Rewards `passed` (all tests) and `pass_rate` (the share of them), of the task's `code_tests`. What each test did
     lands in `trace.info["code_tests"]`."""
 
     version = "2"
 
-    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
         """The `tests`; a `TaskError` if there are none, a `ScoringError` if the answer cannot have what they call."""
         missing = 'rubric "code-tests" needs a task with code tests: name their column (tests_key)'
         tests = task_field(task, "code_tests", CodeTests, missing)

@@ -10,7 +10,6 @@ import verifiers.v1 as vf
 from pydantic import Field
 from rollout_sandbox.toolbox.scoring import exempt
 
-from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 
@@ -22,7 +21,6 @@ class EnvironmentReturnConfig(RubricConfig):
     """The n-th step's reward (from 0) counts `discount` to the n; 1 is the plain return."""
 
 
-@register_rubric
 class EnvironmentReturnRubric(Rubric[EnvironmentReturnConfig]):
     """Reward `environment_return`: the return of the episode; metrics say how it went."""
 

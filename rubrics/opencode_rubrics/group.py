@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_config import BaseConfig
 from rollout_sandbox.toolbox.scoring import not_the_agents
 
-from opencode_rubrics.any_rubric import AnyRubricConfig
-from opencode_rubrics.registry import live_rubric, register_rubric
+from opencode_rubrics.registry import AnyRubricConfig, live_rubric
 from opencode_rubrics.rubric import UNREADABLE, AnyTrace, Rubric, RubricConfig, SharedDirectory, pay_nothing
 
 
@@ -33,12 +32,11 @@ class RubricGroupConfig(RubricConfig):
     def _check_members(self) -> Self:
         if not self.members:
             raise ValueError("a group needs at least one member: [[...rubric.members]] with a rubric of its own")
-        if any(isinstance(member.rubric.resolved(), RubricGroupConfig) for member in self.members):
+        if any(isinstance(member.rubric, RubricGroupConfig) for member in self.members):
             raise ValueError("a group cannot be a member of a group: list its members here, with their weights")
         return self
 
 
-@register_rubric
 class RubricGroup(Rubric[RubricGroupConfig]):
     """Scores with each member in turn; where two record the same name, the later one's ends in `_2`, `_3`, ….
 

@@ -1,13 +1,12 @@
 """`HybridMathRubric`: the rules first, a judge where they say no.
 
-Invariant: each rollout is verified once, whatever number of rewards and metrics report on it; an answer that is not
-there, cannot be used, conflicts with itself or is too long for a judge is a 0 without asking anyone.
+Invariant: an answer that is not there, cannot be used, conflicts with itself or is too long for a judge is a 0 without
+asking anyone.
 """
 
-import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, Literal
 
 import verifiers.v1 as vf
@@ -21,10 +20,8 @@ from rollout_sandbox.toolbox.workdir import in_workdir
 from typing_extensions import TypeVar
 
 from opencode_rubrics.judge import MAX_ANSWER_CHARS, NONE_ON_THIS, Judge, JudgeError, JudgeOptions
-from opencode_rubrics.math.rules_result import RulesResult
-from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool, usable_cores
-from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Neutral, Place, Rubric, note_unreadable
+from opencode_rubrics.math.worker_pool import RulesResult, WorkerPool, release_pool, shared_pool, usable_cores
+from opencode_rubrics.rubric import AnyTrace, Neutral, Rubric, note_unreadable
 
 INFO_KEY = "math"
 """Where `trace.info` says how the score came about."""
@@ -100,81 +97,42 @@ class _Scored:
         }
 
 
-class OneVerdict:
-    """The verdict on one rollout, made when the first of its rewards and metrics asks for it."""
-
-    def __init__(
-        self, rubric: "MathRubric[Any]", task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None
-    ) -> None:
-        self._rubric = rubric
-        self._asked = task, trace, runtime
-        self._lock = asyncio.Lock()
-        self._scored: _Scored | None = None
-
-    async def scored(self) -> _Scored:
-        """The verdict, which is recorded on the trace."""
-        async with self._lock:
-            if self._scored is None:
-                self._scored = await self._rubric.decide(*self._asked)
-                self._asked[1].info[INFO_KEY] = self._scored.record()
-            return self._scored
-
-
 class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
     """What the math rubrics share: rewards, metrics, judge and worker pool; a subclass says how the rules are asked."""
-
-    def neutral(self, task: vf.TaskData) -> Neutral:
-        """The reference, in the answer file; no parameter of the rewards names the sandbox that they read."""
-        return replace(super().neutral(task), sandbox=True)
 
     async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> Ruling:
         """The rules' result on the rollout's answer."""
         raise NotImplementedError
 
-    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
         """Nothing; a `ScoringError` if the task has no reference."""
         reference = getattr(task, "answer", None)
         if not isinstance(reference, str) or not reference_value(reference):
             raise ScoringError(f'rubric "{self.config.type}" needs a task with an answer: set the row\'s answer')
         return {}
 
-    def shared(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> Mapping[str, object]:
-        """The `verdict` that all rewards and metrics report on."""
-        return {"verdict": OneVerdict(self, task, trace, runtime)}
+    def weight(self, name: str, scorer: Callable[..., Any]) -> float:
+        """1 for `correct_answer`, 0 for those that tell who said so."""
+        return float(name == "correct_answer")
 
-    @vf.reward(weight=1.0)
-    async def correct_answer(self, verdict: OneVerdict) -> float:
-        """1.0 if the rules or the judge say that the answer is right."""
-        scored = await verdict.scored()
-        return float(scored.ruling.rules.right or scored.by_judge)
-
-    @vf.reward(weight=0.0)
-    async def math_verify_score(self, verdict: OneVerdict) -> float:
-        """1.0 if the rules say that the answer is right."""
-        return float((await verdict.scored()).ruling.rules.right)
-
-    @vf.reward(weight=0.0)
-    async def judge_score(self, verdict: OneVerdict) -> float:
-        """1.0 if the judge was asked and says that the answer is right."""
-        return float((await verdict.scored()).by_judge)
-
-    @vf.metric
-    async def conflicting_answers(self, verdict: OneVerdict) -> float:
-        """1.0 if several different final answers were given, which are not rewarded."""
-        return float((await verdict.scored()).ruling.rules.conflicting)
-
-    @vf.metric
-    async def scoring_seconds(self, verdict: OneVerdict) -> float:
-        """Wall-clock seconds from the first question to the verdict, without waiting for a place in the pool."""
-        return (await verdict.scored()).seconds
+    @vf.reward
+    async def correct_answer(
+        self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None
+    ) -> dict[str, float]:
+        """`correct_answer`, 1.0 if the rules or the judge say that the answer is right; `math_verify_score`, by the
+        rules alone; `judge_score`, by the judge."""
+        scored = await self._decide(task, trace, runtime)
+        trace.info[INFO_KEY] = scored.record()
+        rules = scored.ruling.rules
+        trace.record_metrics({"conflicting_answers": float(rules.conflicting), "scoring_seconds": scored.seconds})
+        right = {"math_verify_score": float(rules.right), "judge_score": float(scored.by_judge)}
+        return {"correct_answer": max(right.values()), **right}
 
     async def teardown(self) -> None:
         """Let go of the worker processes."""
         release_pool(self)
 
-    async def decide(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
-        """The verdict on the rollout's answer, of a task with a reference; a `ScoringError` if something needed for it
-        does not work."""
+    async def _decide(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
         started = time.perf_counter()
         reference: str = task.answer  # type: ignore[attr-defined]  # as prepared
         ruling = await self.rule(task, reference, trace, runtime)
@@ -221,17 +179,16 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
         return await pool.verify(reference, text, source, seconds, scoring, question=question, unrounded=unrounded)
 
 
-@register_rubric
 class HybridMathRubric(MathRubric[HybridMathConfig]):
     """Scores mathematics on the host: math-verify in worker processes, then the judge if it is switched on."""
 
     version = "2"
 
-    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
         """Nothing; a `ScoringError` also if there is no sandbox for the answer file."""
-        if self.config.answer_source == "file" and place.runtime is None:
+        if self.config.answer_source == "file" and sandbox is None:
             raise ScoringError('answer_source "file" needs a live sandbox: use answer_source "reply"')
-        return await super().prepare(task, place)
+        return await super().prepare(task, sandbox)
 
     def neutral(self, task: vf.TaskData) -> Neutral:
         """The reference; a reply is read without a sandbox, from its box."""

@@ -1,33 +1,38 @@
-"""The judge: one language-model call that compares an answer with the reference.
+"""The judge, a language model that compares an answer with the reference, and `JudgeRubric`, which scores by it alone.
 
-Invariants: a verdict is one of a few choices that the judge put alone on its last line. Everything else (no reply, any
+Invariant: a verdict is one of a few choices that the judge put alone on its last line. Everything else (no reply, any
 error, a refusal, a reply that was cut off or says something else) is not a verdict. It is the answer's doing if the
 judge, asked in turn, gives a verdict on the reference itself each time, and none on this answer; else it is a
 `JudgeError`. What the judge takes is not scoring's time: its calls have limits of their own, and an answer could use
 it up. The judge sees of a rollout its extracted answer only, whole and behind a mark that nobody could know.
 """
 
+import math
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import openai
 import verifiers.v1 as vf
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
 from pydantic import Field, model_validator
+from rollout_sandbox.surrogates import has_lone_surrogate
 from rollout_sandbox.told import without_credentials
 from rollout_sandbox.toolbox.scoring import ScoringError, exempt, is_exempt, scoring_of
 from verifiers.v1.clients.base import build_async_openai
 from verifiers.v1.configs.client import BaseClientConfig
 from verifiers.v1.types import Usage
 
-from opencode_rubrics.rubric import AnyTrace, RubricConfig
+from opencode_rubrics.answer import GivenAnswer, given_answer
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, note_unreadable
 
+INFO_KEY = "judge"
+"""Where `trace.info` says how the score of `JudgeRubric` came about."""
 NONE_ON_THIS = "the judge gives no verdict on this answer, though it gives one on the reference"
-_TURNS = 2
+_ATTEMPTS = 2
 """How often an answer is asked about, each time with the reference behind it."""
 
 MAX_ANSWER_CHARS = 2000
@@ -74,8 +79,7 @@ class JudgeOptions(RubricConfig):
 
 
 class JudgeError(ScoringError):
-    """The judge gave no verdict, and none on the reference: unreachable, refused, cut off, or not to be understood. It
-    is none of the agent's."""
+    """The judge gave no verdict, and none on the reference: unreachable, refused, cut off, or not to be understood."""
 
 
 class _NoVerdict(Exception):
@@ -83,14 +87,14 @@ class _NoVerdict(Exception):
 
 
 class Judge(vf.Judge[str]):
-    """verifiers' judge with a stricter verdict; `verdict_on` asks it. The prompt is the options' own, else that in
-    `prompt_file` of this package; `name` is what its calls are called on the trace.
+    """verifiers' judge with a stricter verdict; `verdict_on` asks it.
 
-    The call is made here, because verifiers' own neither tries again nor tells why a reply ended, and the errors of a
-    judge that refused or was cut off have to say so.
+    The call is made here, because verifiers' own neither tries again, nor bounds a reply, nor tells why it ended, and
+    the errors of a judge that refused or was cut off have to say so.
     """
 
     def __init__(self, options: JudgeOptions, choices: Sequence[str], prompt_file: str, name: str) -> None:
+        """Without a prompt of the options' own, `prompt_file` of this package has it; calls are `name` on the trace."""
         super().__init__(vf.JudgeConfig(**options.judge_client.model_dump(), name=name, model=options.judge_model))
         self.prompt = options.judge_prompt or files(__package__).joinpath(prompt_file).read_text("utf-8")
         self._options = options
@@ -100,7 +104,7 @@ class Judge(vf.Judge[str]):
         """The verdict on an answer, asked for twice; None if the answer keeps this judge from giving one. Calls are put
         on `trace`. A `JudgeError` if there is none on the reference, which is asked about behind each failure."""
         with scoring_of(trace).not_counted():
-            for _ in range(_TURNS):
+            for _ in range(_ATTEMPTS):
                 try:
                     return await self._asked(answer, question, reference, trace)
                 except _NoVerdict as failure:
@@ -112,18 +116,20 @@ class Judge(vf.Judge[str]):
 
     async def _asked(self, answer: str, question: str, reference: str, trace: AnyTrace) -> str:
         mark = secrets.token_hex(8)
-        answer = _CONTROL_TOKEN.sub(" ", answer)
-        fields = {"question": question, "reference": reference, "answer": f"[{mark}]\n{answer}\n[{mark}]"}
-        found = await self.evaluate(trace=trace, **fields)
+        answer = f"[{mark}]\n{_CONTROL_TOKEN.sub(' ', answer)}\n[{mark}]"
+        found = await self.evaluate(trace=trace, question=question, reference=reference, answer=answer)
         assert found.parsed is not None
         return found.parsed
 
     async def complete(
         self, messages: str | vf.Messages, *, trace: AnyTrace | None = None, **_: Any
     ) -> vf.JudgeResponse[str]:
-        """The reply to one prompt with its verdict, recorded on `trace` whatever it says, a failure too. The message of
-        a `_NoVerdict` tells an unreachable judge, a refusal, a reply that was cut off and one that cannot be understood
-        apart."""
+        """The reply to one prompt with its verdict, recorded on `trace` whatever it says, a failure too.
+
+        Raises:
+            _NoVerdict: the message tells an unreachable judge, a refusal, a reply that was cut off and one that cannot
+                be understood apart.
+        """
         request = {"model": self.config.model, "messages": [{"role": "user", "content": messages}]}
         try:
             completion = await self._ask(request)
@@ -158,20 +164,17 @@ class Judge(vf.Judge[str]):
 
     def _described(self, error: Exception) -> str:
         """What is wrong with a call that brought no reply, and what to check."""
-        model, retries = self.config.model, self._options.judge_max_retries
+        judge, retries = f"judge {self.config.model!r}", f"after {self._options.judge_max_retries} retries"
         if isinstance(error, _NoVerdict):
             return str(error)
         if isinstance(error, openai.APIStatusError):
-            return (
-                f"judge {model!r} answered {error.status_code} after {retries} retries: {str(error)[:300]}; check "
-                "judge_model, judge_client and its API key"
-            )
+            advice = "check judge_model, judge_client and its API key"
+            return f"{judge} answered {error.status_code} {retries}: {str(error)[:300]}; {advice}"
+        said = f"({type(error).__name__}: {str(error)[:200]})"
         if isinstance(error, openai.OpenAIError):
-            return (
-                f"judge {model!r} at {without_credentials(self.config.base_url)} gave no reply after {retries} retries "
-                f"({type(error).__name__}: {str(error)[:200]}); check judge_client, or raise judge_timeout"
-            )
-        return f"judge {model!r} replied with something else than a chat completion ({type(error).__name__}: {error})"
+            judge += f" at {without_credentials(self.config.base_url)}"
+            return f"{judge} gave no reply {retries} {said}; check judge_client, or raise judge_timeout"
+        return f"{judge} replied with something else than a chat completion {said}"
 
     def _verdict(self, choice: Choice, text: str) -> str:
         model = self.config.model
@@ -198,3 +201,92 @@ def read_verdict(text: str, choices: Sequence[str]) -> str | None:
     found = [line.fullmatch(words.strip()) for words in plain]
     named = {match[1].lower() for match in found if match}
     return spelled[named.pop()] if found and found[-1] and len(named) == 1 else None
+
+
+_YES_OR_NO = {"yes": 1.0, "no": 0.0}
+
+
+class JudgeRubricConfig(JudgeOptions):
+    """Options of `JudgeRubric`."""
+
+    type: Literal["judge"] = "judge"
+    choices: dict[str, float] = _YES_OR_NO
+    """What the judge may answer, each with the reward that it earns. Others than yes and no need a `judge_prompt`."""
+    question_key: str | None = None
+    """Column with the question, where the judge should not see the whole prompt, instructions and all."""
+    answer_path: str = Field("answer.txt", pattern=r"[^/]$")
+    """Path in the sandbox of the file that holds the answer, below the work directory unless it is absolute. If there
+    is none, the last reply is the answer."""
+    max_answer_chars: int = Field(MAX_ANSWER_CHARS, ge=1, le=1 << 18)
+    """A longer answer is a 0 ("too_long"): a part of it could agree where all of it does not."""
+
+    @model_validator(mode="after")
+    def _check_choices(self) -> Self:
+        words = {name.lower() for name in self.choices if name and name == name.strip()}
+        if len(words) < max(2, len(self.choices)):
+            raise ValueError("choices must be two or more different words, whatever their case")
+        if not all(math.isfinite(value) for value in self.choices.values()):
+            raise ValueError("choices must earn finite numbers")
+        if self.judge_prompt is None and set(self.choices) != set(_YES_OR_NO):
+            raise ValueError("choices other than yes and no need a judge_prompt that asks for them")
+        return self
+
+
+class JudgeRubric(Rubric[JudgeRubricConfig]):
+    """Reward `judge_reward`: what the judge's choice earns; `trace.info["judge"]` says what was judged and how."""
+
+    version = "2"
+
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
+        """The `judge` and what it is asked; a `ScoringError` if the task has no reference, or not the question."""
+        reference = getattr(task, "answer", None)
+        if not isinstance(reference, str) or not reference.strip():
+            raise ScoringError('rubric "judge" needs a task with an answer: set the row\'s answer')
+        judge = Judge(self.config, tuple(self.config.choices), "judge_question_prompt.txt", "judge")
+        return {"judge": judge, "question": self._question(task), "reference": reference}
+
+    @vf.reward
+    async def judge_reward(
+        self, judge: Judge, question: str, reference: str, trace: AnyTrace, runtime: vf.Runtime
+    ) -> float:
+        """The number of the judge's choice; 0 for an answer that is missing or unusable, or on which alone the judge
+        gives no verdict. A `JudgeError` if it gives none on the reference either."""
+        given = _usable(await given_answer(trace, runtime, self.config.answer_path), self.config.max_answer_chars)
+        record: dict[str, Any] = {"source": given.source, "reason": given.reason, "verdict": None}
+        trace.info[INFO_KEY] = record
+        if given.reason:
+            return 0.0
+        record["answer"] = given.text[:1000]
+        try:
+            verdict = await judge.verdict_on(given.text, question, reference, trace)
+        except JudgeError as error:
+            record["reason"] = str(error)
+            raise
+        record.update(verdict=verdict, reason="judged" if verdict else "no_verdict")
+        if verdict is None:  # the answer's own doing: no choice of the judge's may be worth less
+            note_unreadable(trace, "judge", NONE_ON_THIS)
+            return min(0.0, *self.config.choices.values())
+        return self.config.choices[verdict]
+
+    def _question(self, task: vf.TaskData) -> str:
+        key = self.config.question_key
+        if key is None:
+            return task.prompt_text
+        question = getattr(task, "info", {}).get(key)
+        if not isinstance(question, str) or not question.strip():
+            raise ScoringError(f'the row has no text in column "{key}", which question_key names')
+        return question
+
+
+def _usable(given: GivenAnswer, max_chars: int) -> GivenAnswer:
+    """The answer as the judge may see it, or why it may not."""
+    text = given.text.strip()
+    if given.source == "reply" and not given.reason:
+        if "<think>" in text and "</think>" not in text:
+            return GivenAnswer("reply", reason="unfinished_thinking")
+        text = text.rpartition("</think>")[2].strip()
+    if given.reason or not text:
+        return GivenAnswer(given.source, reason=given.reason or "empty")
+    if len(text) > max_chars or has_lone_surrogate(text):
+        return GivenAnswer(given.source, reason="too_long" if len(text) > max_chars else "half_character")
+    return GivenAnswer(given.source, text)

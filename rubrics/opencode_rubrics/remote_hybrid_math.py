@@ -27,11 +27,10 @@ from rollout_sandbox.toolbox.scoring import ScoringError
 from rollout_sandbox.toolbox.workdir import in_workdir
 
 from opencode_rubrics.hybrid_math import MathConfig, MathRubric, Ruling
-from opencode_rubrics.math.rules_result import RulesResult, rules_result
+from opencode_rubrics.math.worker_pool import RulesResult, rules_result
 from opencode_rubrics.math.scorer import CannotStart, ScorerLost, ScorerRequest, run_scorer
 from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
-from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Place, SharedDirectory
+from opencode_rubrics.rubric import AnyTrace, SharedDirectory
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
 
@@ -59,17 +58,16 @@ class _Place:
     """Whether an agent that is root there may have replaced its programs, or left something that kills the scorer."""
 
 
-@register_rubric
 class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
     """Scores the answer file in the live sandbox, and outside of it where the agent is root."""
 
     version = "2"
 
-    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
         """Nothing; a `ScoringError` also if there is no sandbox."""
-        if place.runtime is None:
+        if sandbox is None:
             raise ScoringError('rubric "remote-hybrid-math" needs a live sandbox: use "hybrid-math" to score offline')
-        return await super().prepare(task, place)
+        return await super().prepare(task, sandbox)
 
     async def shared_directories(self) -> Sequence[SharedDirectory]:
         """The scorer bundle, for the confined local sandbox to show read-only."""

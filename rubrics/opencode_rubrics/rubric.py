@@ -28,7 +28,6 @@ from pydantic_config import BaseConfig
 from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.checked_run import is_infrastructure
 from rollout_sandbox.toolbox.files import SandboxFileError, upload_content
-from rollout_sandbox.toolbox.processes import TrustedSystem
 from rollout_sandbox.toolbox.scoring import (
     ScoringError,
     attach,
@@ -73,10 +72,6 @@ class RubricConfig(BaseConfig):
         # A subclass that narrows `type` to a literal would warn about the id that somebody else gave its rubric.
         return value
 
-    def resolved(self) -> "RubricConfig":
-        """The configuration that the rubric itself gets: this one, unless it stands for another."""
-        return self
-
 
 ConfigT = TypeVar("ConfigT", bound=RubricConfig)
 FieldT = TypeVar("FieldT")
@@ -94,18 +89,6 @@ class SharedDirectory:
 
     source: Path
     target: str
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a rollout is scored, as far as nothing that the agent made has a part in it."""
-
-    runtime: str | None
-    """The type of its sandbox; None is without one."""
-    trusted: bool
-    """Whether the agent can replace no program in it."""
-    spare: bool
-    """Whether second sandboxes can be had."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +114,8 @@ def task_field(task: vf.TaskData, name: str, kind: type[FieldT], missing: str) -
 class Rubric(Generic[ConfigT]):
     """Base of all rubrics: methods marked `@vf.reward`, `@vf.metric` and `@cleanup` do the work.
 
-    Each asks by parameter name for any of `task` (task data), `trace`, `runtime`, and of what `prepare` and `shared`
-    add. One instance serves many rollouts at once, so a rubric keeps nothing of a rollout on itself.
+    Each asks by parameter name for any of `task` (task data), `trace`, `runtime`, and of what `prepare` gives. One
+    instance serves many rollouts at once, so a rubric keeps nothing of a rollout on itself.
     """
 
     version: ClassVar[str] = ""
@@ -156,9 +139,10 @@ class Rubric(Generic[ConfigT]):
         """What the rubric wants to see in the confined local sandbox; asked before the sandbox starts."""
         return ()
 
-    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
-        """What scoring needs of the row and the configuration, by the names by which rewards and metrics ask for it.
-        Whatever it raises is an error of the rollout; whatever rewards and metrics raise is the agent's first."""
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
+        """What scoring needs of the row and the configuration, by the names by which rewards and metrics ask for it;
+        `sandbox` is the runtime's type, None without one. Whatever it raises is an error of the rollout; whatever
+        rewards and metrics raise is the agent's first."""
         return {}
 
     def neutral(self, task: vf.TaskData) -> Neutral:
@@ -172,10 +156,6 @@ class Rubric(Generic[ConfigT]):
     def weight(self, name: str, scorer: Callable[..., Any]) -> float:
         """What the reward `name` of a scorer counts."""
         return float(getattr(scorer, "_vf_weight", 1.0))
-
-    def shared(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> Mapping[str, object]:
-        """What the rewards and metrics of one rollout share, by the name by which they ask for it."""
-        return {}
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
         """Prepare, then run all rewards, then all metrics, and record them on `trace` with their weights.
@@ -193,12 +173,7 @@ class Rubric(Generic[ConfigT]):
         self._seed(trace, runtime)
         with not_the_agents():
             async with boundary(vf.TaskError, f"rubric {name} preparing"):
-                place = Place(
-                    None if runtime is None else runtime.type,
-                    isinstance(runtime, TrustedSystem),
-                    scoring_of(trace).boxes is not None,
-                )
-                prepared = await self.prepare(task, place)
+                prepared = await self.prepare(task, None if runtime is None else runtime.type)
                 neutral = self.neutral(task)
 
         async def read(trace: AnyTrace, runtime: vf.Runtime | None) -> None:
@@ -218,7 +193,6 @@ class Rubric(Generic[ConfigT]):
     ) -> None:
         available: dict[str | type, Any] = {"task": task, "trace": trace}
         available.update(prepared.items())
-        available.update(self.shared(task, trace, runtime).items())
         if runtime is not None:
             available["runtime"] = runtime
         rewards, metrics = self._seed(trace, runtime)

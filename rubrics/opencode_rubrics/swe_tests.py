@@ -16,8 +16,7 @@ from rollout_sandbox.toolbox.processes import end_agent
 from rollout_sandbox.toolbox.scoring import Scoring, not_the_agents, scoring_of
 from rollout_sandbox.toolbox.workdir import workdir_of
 
-from opencode_rubrics.registry import register_rubric
-from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig, task_field
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
 from opencode_rubrics.swe.foreign_parsers import foreign_of
 from opencode_rubrics.swe.grading import Change, Grade, grade, untouched_box
 from opencode_rubrics.swe.parsers import PARSERS
@@ -38,13 +37,12 @@ class SweTestsConfig(RubricConfig):
     type: Literal["swe-tests"] = "swe-tests"
 
 
-@register_rubric
 class SweTestsRubric(Rubric[SweTestsConfig]):
     """Reward `solved`: 1.0 if all tests that must pass do, and those that passed still do."""
 
     version = "2"
 
-    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
         """The problem; a `TaskError` if the task has none of this kind, a `ScoringError` if its logs' parser is not
         installed."""
         problem = task_field(task, "swe", SweProblem, 'rubric "swe-tests" needs a task with a column "swe"')

@@ -25,9 +25,8 @@ from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, sco
 from rollout_sandbox.toolbox.workdir import workdir_of
 from verifiers.v1.utils.artifacts import ARTIFACTS_DIR, MAX_ARTIFACT_BYTES
 
-from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import Verdict, read_verdict
-from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig, note_unreadable, task_field
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, note_unreadable, task_field
 from opencode_rubrics.staged_tests import StagedTests, TestRun, VerifierBox, run_tests
 from opencode_rubrics.swe.reader import ReaderError, reader
 from opencode_rubrics.swe.tree import TreeError
@@ -113,14 +112,13 @@ class TaskTestsConfig(RubricConfig):
         return self
 
 
-@register_rubric
 class TaskTestsRubric(Rubric[TaskTestsConfig]):
     """Reward `solved`: the number that the task's tests write to `/logs/verifier/reward.json` or `reward.txt`. The run
     lands in `trace.info["tests"]`, further numbers of `reward.json` among the metrics."""
 
     version = "2"
 
-    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
         """The `tests`; a `TaskError` if the task has none."""
         return {"tests": task_field(task, "tests", StagedTests, 'rubric "task-tests" needs a task with tests')}
 

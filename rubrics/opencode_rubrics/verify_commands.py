@@ -19,9 +19,8 @@ from rollout_sandbox.toolbox.scoring import ScoringError
 from rollout_sandbox.toolbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
 from rollout_sandbox.toolbox.workdir import workdir_of
 
-from opencode_rubrics.registry import register_rubric
 from opencode_rubrics.reward_file import read_reward_file
-from opencode_rubrics.rubric import AnyTrace, Place, Rubric, RubricConfig
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
 
@@ -66,7 +65,6 @@ class VerifyPlan(BaseModel):
     verify_timeout: float | None = None
 
 
-@register_rubric
 class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
     """Reward `verify`: the share of verify commands that exit 0, or with `reward_file` the number that one wrote.
 
@@ -76,7 +74,7 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
 
     version = "1"
 
-    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
         """The `plan`; a `TaskError` if the task has no verify commands."""
         try:
             return {"plan": VerifyPlan.model_validate(task)}

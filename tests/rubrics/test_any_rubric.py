@@ -15,11 +15,10 @@ from opencode_rubrics import (
     RemoteHybridMathConfig,
     RubricConfig,
     RubricGroupConfig,
-    ThirdPartyConfig,
     live_rubric,
     rubrics_in_use,
 )
-from opencode_rubrics.any_rubric import OWN_RUBRICS, rubric_class
+from opencode_rubrics.registry import OWN_RUBRICS, rubric_class
 from pydantic import TypeAdapter, ValidationError
 from pydantic_config import cli
 
@@ -76,7 +75,7 @@ def test_a_rubric_on_the_command_line_takes_the_options_of_its_own_class(tmp_pat
     ours = [f"{prefix}.type=remote-hybrid-math", f"{prefix}.scorer-timeout", "12", f"{prefix}.judge-model", "m"]
     assert parsed(ours) == RemoteHybridMathConfig(scorer_timeout=12, judge_model="m")
     apart = [f"{prefix}.type=third-party", f"{prefix}.rubric", LENGTH, f"{prefix}.options.most", "5"]
-    assert parsed(apart) == ThirdPartyConfig(rubric=LENGTH, options={"most": 5})
+    assert parsed(apart) == length(5)
 
 
 @pytest.mark.usefixtures("programs")

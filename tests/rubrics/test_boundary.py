@@ -18,7 +18,6 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.classification import zero_spoilt
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_rubrics import AnyTrace, Rubric, RubricConfig, RubricGroup, RubricGroupConfig, run_checked
-from opencode_rubrics.rubric import Place
 from rollout_sandbox.compat import backend_of
 from rollout_sandbox.toolbox.files import read_file
 from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, attach, not_the_agents
@@ -205,7 +204,7 @@ async def test_cancellation_and_interrupts_pass_through(kind: type[BaseException
 @pytest.mark.parametrize("error", [ValueError("no"), ScoringError("no"), vf.TaskError("no")])
 async def test_what_preparing_raises_is_an_error_as_it_is(error: Exception) -> None:
     class Prepared(PickyRubric):
-        async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+        async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
             raise error
 
     trace = trace_of(DATA, "good")
@@ -218,8 +217,8 @@ async def test_what_preparing_raises_is_an_error_as_it_is(error: Exception) -> N
 
 async def test_what_is_prepared_is_given_by_name() -> None:
     class Prepared(Rubric[RubricConfig]):
-        async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
-            return {"reference": f"{task.prompt}{place.runtime}"}
+        async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
+            return {"reference": f"{task.prompt}{sandbox}"}
 
         @vf.reward
         async def given(self, reference: str) -> float:

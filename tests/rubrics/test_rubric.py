@@ -1,21 +1,20 @@
 """A rubric records like a task does, and tells errors from zeros."""
 
 import asyncio
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_rubrics import AnyTrace, Rubric, RubricConfig, live_rubric, register_rubric, rubrics_in_use
+from opencode_rubrics import AnyTrace, Rubric, RubricConfig, live_rubric, rubrics_in_use
 
 from tests.rubrics.conftest import trace_of
 
 
 class ToyConfig(RubricConfig):
-    type: Literal["toy"] = "toy"
+    type: str = "tests.rubrics.test_rubric:ToyRubric"
     size: int = 1
 
 
-@register_rubric
 class ToyRubric(Rubric[ToyConfig]):
     torn_down = 0
 
@@ -117,15 +116,16 @@ async def test_the_last_holder_tears_the_rubrics_down_once() -> None:
     assert live_rubric(ToyConfig()) is not first
 
 
+class BadConfig(RubricConfig):
+    type: str = "tests.rubrics.test_rubric:BadRubric"
+
+
+class BadRubric(Rubric[BadConfig]):
+    async def teardown(self) -> None:
+        raise OSError("no")
+
+
 async def test_a_teardown_that_fails_keeps_no_other_from_running(caplog: pytest.LogCaptureFixture) -> None:
-    class BadConfig(RubricConfig):
-        type: Literal["bad"] = "bad"
-
-    @register_rubric
-    class BadRubric(Rubric[BadConfig]):
-        async def teardown(self) -> None:
-            raise OSError("no")
-
     ToyRubric.torn_down = 0
     async with rubrics_in_use():
         live_rubric(ToyConfig(size=11))
@@ -135,13 +135,11 @@ async def test_a_teardown_that_fails_keeps_no_other_from_running(caplog: pytest.
     assert 'teardown of rubric "BadRubric" failed' in caplog.text
 
 
-def test_a_rubric_that_cannot_be_found_by_its_config_is_refused() -> None:
-    class Nameless(Rubric[Any]):
-        pass
+class Nameless(Rubric[Any]):
+    pass
 
-    with pytest.raises(TypeError, match="names no config class"):
-        register_rubric(Nameless)
-    with pytest.raises(TypeError, match='already belongs to rubric "ToyRubric"'):
-        register_rubric(type("Second", (ToyRubric,), {}))
-    with pytest.raises(LookupError, match="no rubric is registered"):
-        live_rubric(RubricConfig(type="unknown"))
+
+@pytest.mark.parametrize("ident", ["unknown", "tests.rubrics.test_rubric:Nameless", "tests.rubrics.test_rubric:ToyRubric"])
+def test_a_rubric_that_cannot_be_found_by_its_config_is_refused(ident: str) -> None:
+    with pytest.raises(LookupError, match='names no rubric with a "RubricConfig"'):
+        live_rubric(RubricConfig(type=ident))

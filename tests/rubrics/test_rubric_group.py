@@ -1,15 +1,16 @@
 """Groups of rubrics, and rubrics of other packages under the type `third-party`."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_rubrics import RubricGroup, RubricGroupConfig, ThirdPartyConfig, live_rubric, rubrics_in_use, run_cleanup
+from opencode_rubrics import RubricGroup, RubricGroupConfig, live_rubric, rubrics_in_use, run_cleanup
 from pydantic import ValidationError
 
 from tests.rubrics.conftest import CheckedData, trace_of
 from tests.rubrics.math_support import score
-from tests.rubrics.test_any_rubric import HERE, LENGTH, announce
+from tests.rubrics.test_any_rubric import HERE, LENGTH, announce, read
 
 
 def group(*members: dict[str, object]) -> RubricGroupConfig:
@@ -62,11 +63,13 @@ def test_an_empty_group_is_refused() -> None:
         ({"rubric": f"{HERE}:Missing"}, "cannot be imported"),
         ({"rubric": "no_such_package:Rubric"}, "cannot be imported"),
         ({"rubric": "nobody-announced-this"}, "no installed package announces"),
+        ({"rubric": LENGTH, "most": 2}, "a table `options`"),
+        ({"rubric": LENGTH, "options": "most"}, "a table `options`"),
     ],
 )
-def test_a_wrong_rubric_of_another_package_is_refused_with_the_reason(fields: dict[str, object], problem: str) -> None:
+def test_a_wrong_rubric_of_another_package_is_refused_with_the_reason(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
-        ThirdPartyConfig.model_validate(fields)
+        read(type="third-party", **fields)
 
 
 async def test_a_package_announces_its_rubric_by_an_entry_point(
@@ -74,7 +77,7 @@ async def test_a_package_announces_its_rubric_by_an_entry_point(
 ) -> None:
     announce(tmp_path, "somebodys_rubrics", f"length = {LENGTH}")
     monkeypatch.syspath_prepend(str(tmp_path))
-    config = ThirdPartyConfig(rubric="length", options={"most": 2})
+    config = read(type="third-party", rubric="length", options={"most": 2})
     async with rubrics_in_use():
         assert (await score(live_rubric(config), None, "4", "12")).reward == 1.0
         assert (await score(live_rubric(config), None, "4", "123")).reward == 0.0

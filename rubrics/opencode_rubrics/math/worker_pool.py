@@ -1,9 +1,10 @@
 """Worker processes that verify mathematics, beside the event loop and without verifiers.
 
-Invariant: an answer costs at most its CPU deadline and one worker; a worker that hangs, crashes or whose caller was
-cancelled is ended and replaced, and all of them die with this process, however it dies. Answers that take long hold at
-most half of the places: each is first tried for a moment, and starts anew, among those alone, if that was too short.
-They compute at half the weight of this process, which serves every agent.
+A process that has everything imported (`verdict_programs.on_host`) forks the workers. Invariant: an answer costs at
+most its CPU deadline and one worker; a worker that hangs, crashes or whose caller was cancelled is ended and replaced,
+and all of them die with this process, however it dies. Answers that take long hold at most half of the places: each is
+first tried for a moment, and starts anew, among those alone, if that was too short. They compute at half the weight of
+this process, which serves every agent.
 
 An answer that hangs costs its deadline of CPU, and by the clock at most twice that and 1.5 seconds; a machine on which
 a worker gets next to no CPU is an error, so that no right answer is a 0 for it.
@@ -16,10 +17,14 @@ import json
 import logging
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -29,22 +34,181 @@ from mathverdict.verdict import Source
 from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, exempt, not_the_agents
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_rubrics.math.rules_result import RulesResult, rules_result
-from opencode_rubrics.math.worker_parent import Worker, WorkerGone, WorkerParent
+logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.worker_pool")
 
+_START_TIMEOUT = 60.0
+_LIBRARIES = ("mathverdict", "math_verify", "latex2sympy2_extended", "sympy", "mpmath", "antlr4")
 _WALL_GRACE = 0.6
 _FIRST_LOOK = 0.5
+_ANSWERS_PER_WORKER = 5000
+_ATTEMPTS = 2
+_MOMENT = 0.25
+"""CPU seconds that are enough for all but one answer in many."""
 
 
-async def stop(asking: "asyncio.Future[bytes]", worker: Worker) -> None:
-    """End a worker in the middle of a request."""
-    asking.cancel()
-    # Its descriptor is closed only when nobody waits on it: the number may be given out again at once.
-    await asyncio.wait({asking})
-    await worker.end()
+@dataclass(frozen=True)
+class RulesResult:
+    """What math-verify and the rules around it say about one answer, whether a worker or a sandbox gave it."""
+
+    right: bool
+    reason: str
+    """As in `mathverdict.verdict.Verdict`, or "timed_out", "crashed" (verifying broke down over it), or why there is no
+    usable answer."""
+    answer: str = ""
+    conflicting: bool = False
+    seconds: float = 0.0
+    waited: float = 0.0
+    """Seconds before there was a place for it."""
 
 
-async def in_time(asking: "asyncio.Future[bytes]", pid: int, seconds: float, brief: bool = False) -> bool:
+def rules_result(reply: Mapping[str, Any]) -> RulesResult:
+    """The result in a worker's reply; a `ScoringError` if the reference is empty."""
+    if reply.get("no_reference"):
+        raise ScoringError("the task's reference answer is empty: fix the row, or its answer_key")
+    verdict = reply["verdict"]
+    return RulesResult(
+        bool(verdict["right"]),
+        str(verdict["reason"]),
+        str(verdict["answer"]),
+        bool(verdict["conflicting"]),
+        float(reply.get("seconds", 0.0)),
+    )
+
+
+class _WorkerGone(Exception):
+    """The other end of a socket closed."""
+
+
+def _import_roots() -> list[str]:
+    """What a worker needs on its import path: the directories of its program, of mathverdict and of math-verify."""
+    roots = [str(Path(__file__).parent)]
+    for name in _LIBRARIES:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            raise ScoringError(f"{name} is not installed: install opencode-rubrics with its dependencies")
+        roots.append(str(Path(spec.origin).parent.parent))
+    return list(dict.fromkeys(roots))
+
+
+class _Parent:
+    """The process that forks the workers, which die with it; one that is lost stays lost."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
+        self._process = process
+        self._control = control
+        self._one_request = asyncio.Lock()
+        self.pid = process.pid
+
+    @classmethod
+    async def start(cls) -> "_Parent":
+        """A new one that is up, started on this thread, with which the kernel ends it."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        start = f"from verdict_programs.on_host import main; main({theirs.fileno()}, {os.getpid()})"
+        with theirs:
+            process = subprocess.Popen(  # noqa: ASYNC220 - a thread that ends would take the process along
+                [sys.executable, "-I", "-S", "-c", f"import sys; sys.path += {_import_roots()!r}; {start}"],
+                env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        parent = cls(process, ours)
+        try:
+            await parent._reply()
+        except BaseException as error:
+            parent.close()
+            if not isinstance(error, _WorkerGone):
+                raise
+            raise ScoringError(
+                f"the math workers did not start (exit code {process.returncode}): what they printed is above; "
+                "reinstall opencode-rubrics"
+            ) from None
+        return parent
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    async def fork(self) -> "_Worker":
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        try:
+            with theirs:
+                return _Worker(await self._request(b"fork", theirs), self, ours)
+        except BaseException:
+            ours.close()
+            raise
+
+    async def end(self, pid: int) -> int:
+        """Exit code of a worker, killed if it still runs; -9 if the parent, and so the worker, is lost."""
+        try:
+            return await self._request(f"end {pid}".encode())
+        except _WorkerGone:
+            return -signal.SIGKILL
+
+    async def _request(self, message: bytes, *passed: socket.socket) -> int:
+        async with self._one_request:
+            try:
+                socket.send_fds(self._control, [message], [given.fileno() for given in passed])
+            except OSError as error:
+                raise _WorkerGone from error
+            return int(await self._reply())
+
+    async def _reply(self) -> bytes:
+        data, cause = b"", None
+        try:
+            async with asyncio.timeout(_START_TIMEOUT):
+                data = await asyncio.get_running_loop().sock_recv(self._control, 64)
+        except (TimeoutError, OSError) as error:
+            cause = error
+        if not data:
+            self._control.close()
+            raise _WorkerGone from cause
+        return data
+
+    def close(self) -> None:
+        """Kill it, and with it all its workers; idempotent, blocks for some milliseconds."""
+        if not self.ended:
+            self._process.kill()
+            self._process.wait()
+        # Whoever waits for a reply sees the end of the socket; closing it here would leave them waiting.
+        if not self._one_request.locked():
+            self._control.close()
+
+
+@dataclass(eq=False)
+class _Worker:
+    """One fork and the host's end of its socket."""
+
+    pid: int
+    parent: _Parent
+    connection: socket.socket
+    answered: int = 0
+
+    async def ask(self, request: dict[str, Any]) -> bytes:
+        loop, reply = asyncio.get_running_loop(), b""
+        try:
+            await loop.sock_sendall(self.connection, json.dumps(request).encode() + b"\n")
+            while not reply.endswith(b"\n"):
+                if not (chunk := await loop.sock_recv(self.connection, 1 << 16)):
+                    raise _WorkerGone
+                reply += chunk
+        except ConnectionError as error:
+            raise _WorkerGone from error
+        return reply
+
+    async def end(self, asking: "asyncio.Future[bytes]") -> int:
+        """End the worker if it still runs, also in the middle of a request; its exit code."""
+        asking.cancel()
+        # Its descriptor is closed only when nobody waits on it: the number may be given out again at once.
+        await asyncio.wait({asking})
+        self.connection.close()
+        return await self.parent.end(self.pid)
+
+
+async def _in_time(asking: "asyncio.Future[bytes]", pid: int, seconds: float, brief: bool = False) -> bool:
     """Wait for a worker's reply; False if its time is up, which with `brief` no lack of CPU prolongs.
 
     The worker ends itself at its CPU deadline. On a busy machine that can be much later by the clock, so a worker
@@ -83,13 +247,6 @@ def _cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.worker_pool")
-
-_ANSWERS_PER_WORKER = 5000
-_ATTEMPTS = 2
-_MOMENT = 0.25
-"""CPU seconds that are enough for all but one answer in many."""
-
 _open: "WeakSet[WorkerPool]" = WeakSet()
 _shared: dict[int, tuple["WorkerPool", set[int]]] = {}
 
@@ -118,7 +275,7 @@ def release_pool(owner: object) -> None:
             pool.close()
 
 
-class Waiting:
+class _Waiting:
     """How long one answer waited for its places, in seconds, which the clock of its scoring does not count."""
 
     def __init__(self, scoring: Scoring | None) -> None:
@@ -145,9 +302,9 @@ class WorkerPool:
         self.loop = asyncio.get_running_loop()
         self._places = asyncio.Semaphore(size)
         self._long_places = asyncio.Semaphore(max(1, size // 2))
-        self._idle: list[Worker] = []
-        self._busy: set[Worker] = set()
-        self._parent: WorkerParent | None = None
+        self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+        self._parent: _Parent | None = None
         self._starting = asyncio.Lock()
         self._closed = False
         _open.add(self)
@@ -171,7 +328,7 @@ class WorkerPool:
     ) -> RulesResult:
         """The rules' verdict on `text`, as `mathverdict.verify_text` gives it; `seconds` is the CPU time it may cost. A
         `ScoringError` if the reference is empty, or workers are killed on it or cannot be started."""
-        waiting = Waiting(scoring)
+        waiting = _Waiting(scoring)
         asked = {"reference": reference, "text": text, "source": source, "question": question, "unrounded": unrounded}
         outcome = await self._outcome(asked, seconds, waiting)
         if isinstance(outcome, bytes):
@@ -183,10 +340,10 @@ class WorkerPool:
     async def stated_answer(self, text: str, source: Source, seconds: float, scoring: Scoring | None = None) -> str:
         """The one final answer in `text`, compared with nothing; empty if there is none or it cannot be told in time. A
         `ScoringError` if workers are killed on it or cannot be started."""
-        outcome = await self._outcome({"reference": None, "text": text, "source": source}, seconds, Waiting(scoring))
+        outcome = await self._outcome({"reference": None, "text": text, "source": source}, seconds, _Waiting(scoring))
         return str(json.loads(outcome)["stated"]) if isinstance(outcome, bytes) else ""
 
-    async def _outcome(self, request: dict[str, Any], seconds: float, waiting: "Waiting") -> bytes | int:
+    async def _outcome(self, request: dict[str, Any], seconds: float, waiting: _Waiting) -> bytes | int:
         """The reply to a request, or why there is none: the deadline's or a broken-down worker's exit code."""
         brief = seconds > _MOMENT
         async with waiting.over(self._places):
@@ -223,16 +380,16 @@ class WorkerPool:
         worker = self._idle.pop()
         self._busy.add(worker)
         keep = False
-        asking = asyncio.ensure_future(worker.ask(json.dumps({**request, "seconds": seconds}).encode()))
+        asking = asyncio.ensure_future(worker.ask({**request, "seconds": seconds}))
         try:
-            if not await in_time(asking, worker.pid, seconds, brief):
+            if not await _in_time(asking, worker.pid, seconds, brief):
                 return -DEADLINE_SIGNAL
             reply = asking.result()
             worker.answered += 1
             keep = worker.answered < _ANSWERS_PER_WORKER and not request["long"]
             return reply
-        except WorkerGone:
-            code = await run_shielded(worker.end())
+        except _WorkerGone:
+            code = await run_shielded(worker.end(asking))
             if worker.parent.ended:
                 self._forget(worker.parent)  # its idle workers have gone with it
             return code
@@ -241,7 +398,7 @@ class WorkerPool:
             if keep and not self._closed:
                 self._idle.append(worker)
             elif worker.connection.fileno() != -1:
-                await run_shielded(stop(asking, worker))
+                await run_shielded(worker.end(asking))
 
     async def _add_worker(self) -> None:
         """Fork one more worker; none if the parent was lost, which the next call replaces."""
@@ -250,14 +407,14 @@ class WorkerPool:
                 raise exempt(ScoringError("the math workers were stopped while an answer was scored"))
             if self._parent is None:
                 with not_the_agents():
-                    self._parent = await WorkerParent.start()
+                    self._parent = await _Parent.start()
             parent = self._parent
             try:
                 self._idle.append(await parent.fork())
-            except WorkerGone:
+            except _WorkerGone:
                 self._forget(parent)
 
-    def _forget(self, parent: WorkerParent) -> None:
+    def _forget(self, parent: _Parent) -> None:
         """Drop a lost parent and its idle workers; busy ones find out by themselves."""
         if self._parent is parent:
             self._parent = None

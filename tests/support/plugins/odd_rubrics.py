@@ -10,7 +10,6 @@ from typing import Any
 
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, Rubric, RubricConfig, cleanup
-from opencode_rubrics.rubric import Place
 
 __all__ = ["OddTaskset"]
 
@@ -105,7 +104,7 @@ class Odd(Rubric[OddConfig]):
 class Prepared(Odd):
     """The same, with a preparation."""
 
-    async def prepare(self, task: vf.TaskData, place: Place) -> Mapping[str, object]:
+    async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
         return {"nothing": None}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import verifiers.v1 as vf
-from opencode_rubrics import Rubric, RubricConfig, cleanup, live_rubric, register_rubric
+from opencode_rubrics import Rubric, RubricConfig, cleanup, live_rubric
 from probe_journal import note  # type: ignore[import-not-found]  # beside this file on PYTHONPATH
 
 __all__ = ["ProbeTaskset"]
@@ -28,10 +28,9 @@ class ProbeData(vf.TaskData):
 class ProbeRubricConfig(RubricConfig):
     """No options."""
 
-    type: Literal["probe"] = "probe"
+    type: str = "probe_tasks:ProbeRubric"
 
 
-@register_rubric
 class ProbeRubric(Rubric[ProbeRubricConfig]):
     """Scores nothing; has a hook."""
 

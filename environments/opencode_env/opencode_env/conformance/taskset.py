@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import verifiers.v1 as vf
-from opencode_rubrics import Rubric, RubricConfig, cleanup, live_rubric, register_rubric
+from opencode_rubrics import Rubric, RubricConfig, cleanup, live_rubric
 from verifiers.v1.runtimes import Runtime
 
 JOURNAL_VARIABLE = "CONFORMANCE_JOURNAL"
@@ -41,10 +41,9 @@ class ConformanceData(vf.TaskData):
 class ConformanceRubricConfig(RubricConfig):
     """No options."""
 
-    type: Literal["conformance"] = "conformance"
+    type: str = "opencode_env.conformance.taskset:ConformanceRubric"
 
 
-@register_rubric
 class ConformanceRubric(Rubric[ConformanceRubricConfig]):
     """Scores nothing; has a hook between the task's two."""
 

@@ -4,9 +4,9 @@ Invariant: nothing here outlives the process that started it. The parent and eac
 their parent dies, and end by themselves when their socket closes.
 
 control socket (SOCK_SEQPACKET): `fork` with a descriptor → the worker's pid; `end PID` → its exit code, killed first
-if it still runs. worker socket (stream): length-prefixed JSON, a request with `reference`, `text`, `source`,
-`question`, `unrounded`, `seconds` and `long`, a reply with `verdict` and `seconds`, or `no_reference`; without a
-reference `stated`, the answer in `text`. A worker that had a long request weighs half of what others do from then on.
+if it still runs. worker socket (stream): lines of JSON, a request with `reference`, `text`, `source`, `question`,
+`unrounded`, `seconds` and `long`, a reply with `verdict` and `seconds`, or `no_reference`; without a reference
+`stated`, the answer in `text`. A worker that had a long request weighs half of what others do from then on.
 """
 
 import ctypes
@@ -15,7 +15,6 @@ import json
 import os
 import signal
 import socket
-import struct
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -23,8 +22,6 @@ from typing import Any
 
 from mathverdict.bounded import cpu_deadline, limit_memory
 from mathverdict.verdict import EmptyReference, stated_answer, verify_text
-
-LENGTH = struct.Struct("!I")
 
 _PR_SET_PDEATHSIG = 1
 _HALF = 3
@@ -91,15 +88,15 @@ def _end(pid: int) -> int:
 
 def _work(connection: socket.socket) -> None:
     with connection.makefile("rb") as requests:
-        while header := requests.read(LENGTH.size):
-            request = json.loads(requests.read(LENGTH.unpack(header)[0]))
+        for line in requests:
+            request = json.loads(line)
             if request["long"]:
                 _halve_weight()
             started = time.perf_counter()
             with cpu_deadline(request["seconds"]):
                 reply = _reply(request)
-            data = json.dumps({**reply, "seconds": time.perf_counter() - started}).encode()
-            connection.sendall(LENGTH.pack(len(data)) + data)
+            told = json.dumps({**reply, "seconds": time.perf_counter() - started})
+            connection.sendall(told.encode() + b"\n")
 
 
 def _halve_weight() -> None:
