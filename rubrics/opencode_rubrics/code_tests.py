@@ -7,9 +7,12 @@ rollout, and no test is left out of the count.
 """
 
 import asyncio
+import builtins
 import json
+import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import shlex
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -26,13 +29,15 @@ from rollout_sandbox.toolbox.agent_programs import (
     ProgramLimits,
     RunsAgentPrograms,
 )
-from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded_text
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded, read_bounded_text
+from rollout_sandbox.toolbox.checked_run import run_checked
+from rollout_sandbox.toolbox.command import run_command
+from rollout_sandbox.toolbox.files import upload_bundle
 from rollout_sandbox.toolbox.processes import end_agent
 from rollout_sandbox.toolbox.scoring import ScoringError, scoring_of
+from rollout_sandbox.toolbox.scoring_home import scoring_home
 from rollout_sandbox.toolbox.workdir import in_workdir
 
-from opencode_rubrics.box_programs import BoxPrograms
-from opencode_rubrics.code.prelude import with_imports
 from opencode_rubrics.code.problem import CodeTest, CodeTests, same_output, same_result
 from opencode_rubrics.rubric import AnyTrace, Neutral, Rubric, RubricConfig, task_field
 
@@ -43,6 +48,32 @@ _CALLER = "call_function.py"
 _BINARY = "compiled"
 _CONTROL, _CONTROL_TEST = b"def f(x):\n    return x\n", CodeTest(input=[7], output=7)
 _TAIL_CHARS = 300
+_RESULT_BYTES = 256 << 20
+_GRACE_S = 60.0
+
+# LiveCodeBench, APPS and TACO import all names of these modules, LeetCode's problems those of nine of them; their
+# references name `pairwise`, `inf` or `List` without an import. All their graders raise the limit of recursion.
+# In the order in which they are imported: of names that two have, the later one's counts, as there.
+_MODULES = (
+    *("string", "re", "datetime", "typing", "collections", "heapq", "bisect", "copy", "math", "random"),
+    *("statistics", "itertools", "functools", "operator", "io", "sys", "json"),
+)
+_NEWER = {"batched": "itertools", "fma": "math", "sumprod": "math"}
+"""Names that the sandbox's Python may have and this one may lack."""
+_LIBRARIES = (("numpy", "np"), ("pandas", "pd"))
+_RECURSION = "import sys; sys.setrecursionlimit(600000)"
+_WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:[ \t]*\.)?")
+_FUTURE = re.compile(r"^from __future__ import", re.MULTILINE)
+
+
+def _public(module: str) -> list[str]:
+    found: dict[str, object] = {}
+    exec(f"from {module} import *", found)
+    return [name for name in found if not name.startswith("__")]
+
+
+PROMISED = {name: module for module in _MODULES for name in _public(module) if not hasattr(builtins, name)} | _NEWER
+"""The module of each name that an answer may use without importing it."""
 
 
 class CodeTestsConfig(RubricConfig):
@@ -177,7 +208,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
                 yield programs
         else:
             async with scoring_of(trace).spare_box() as box:
-                yield BoxPrograms(box)
+                yield _BoxPrograms(box)
 
     def _limits(self, tests: CodeTests) -> ProgramLimits:
         config = self.config
@@ -248,3 +279,78 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
         except (ValueError, RecursionError):
             return _Verdict(False, "no result", said)
         return _Verdict(right, "same" if right else "different", said)
+
+
+class _BoxPrograms:
+    """Runs programs of the agent's in a spare box of its rollout, which has never held the agent.
+
+    What runs, measures and reports there is of its image, and not the agent's. Each program runs through
+    `run-agent-code`, which keeps it apart from that and from the others.
+    """
+
+    def __init__(self, runtime: vf.Runtime) -> None:
+        self._runtime = runtime
+
+    async def run(self, batch: ProgramBatch, limits: ProgramLimits) -> list[ProgramEnd]:
+        """What the program did with each input, in order; a `ScoringError` if programs cannot be kept apart in it."""
+        if self._runtime.type == "subprocess":
+            raise ScoringError("code tests would run on this machine itself: leave out --env.sandbox.confine false")
+        async with scoring_home(self._runtime, "/", exposed=False) as home:
+            if not home.directory:
+                raise ScoringError(f"there is no place for code tests in the sandbox: {home.unready or home.problem}")
+            place = f"{home.directory}/tmp/{secrets.token_hex(4)}"
+            bundle = {f"files/{name}": data for name, data in batch.files.items()}
+            bundle |= {f"inputs/{number}": given.encode() for number, given in enumerate(batch.inputs, start=1)}
+            bundle["run.sh"] = program_text("run_programs.sh", "opencode_rubrics").encode()
+            await upload_bundle(self._runtime, bundle, place, failure="code tests could not be sent")
+            await run_checked(self._runtime, ["mkdir", "-p", f"{place}/files"], "code tests could not be sent")
+            numbers: list[object] = [len(batch.inputs), f"{limits.seconds:g}", int(limits.total_seconds)]
+            numbers += [limits.memory_bytes >> 10, limits.processes, limits.output_bytes]
+            ran = await run_command(
+                self._runtime,
+                shlex.join(["sh", f"{place}/run.sh", *map(str, numbers), batch.kept, *batch.argv]),
+                workdir="/",
+                timeout=min(limits.total_seconds, limits.seconds * len(batch.inputs)) + _GRACE_S,
+                environment=home.environment,
+                tools=home.tools,
+                shell=home.shell,
+            )
+            found = await read_bounded(self._runtime, f"{place}/results", _RESULT_BYTES)
+        if not ran.ok or isinstance(found, FileState):
+            raise ScoringError(f"code tests could not be run: {home.failure or ran.ending()}")
+        ends = list(_ends(found))
+        if len(ends) != len(batch.inputs):
+            raise ScoringError(f"{len(ends)} of {len(batch.inputs)} code tests were reported: {ran.ending()}")
+        return ends
+
+
+def _ends(data: bytes) -> Iterator[ProgramEnd]:
+    while data:
+        line, _, data = data.partition(b"\n")
+        *lengths, status = line.decode().split(" ", 3)
+        parts: list[bytes | None] = []
+        for length in map(int, lengths):
+            parts.append(data[:length] if length >= 0 else None)
+            data = data[max(0, length) :]
+        out, err = ((part or b"").decode(errors="replace") for part in parts[:2])
+        yield ProgramEnd(status, out, err, parts[2])
+
+
+def with_imports(code: str) -> str:
+    """A Python answer behind one line that imports what problem sets promise, as far as the answer mentions it, and
+    lets it recurse deeply. Without a byte order mark; as it is where it must come first itself."""
+    code = code.removeprefix("\ufeff")
+    if _FUTURE.search(code):
+        return code
+    found = _WORD.findall(code)
+    looked_into = {word.rstrip(" \t.") for word in found if word.endswith(".")}
+    names = {word for word in found if not word.endswith(".")} | looked_into.difference(_MODULES)
+    # Whole modules: the sandbox's Python may lack a name that this one has. Then builtins get their names back.
+    whole = [module for module in _MODULES if any(PROMISED.get(name) == module for name in names)]
+    stars = [f"from {module} import *" for module in (*whole, *(["builtins"] if whole else []))]
+    # `datetime`, `bisect`, `copy`, `random`: a module where the answer looks into it, else what is in there.
+    modules = [f"import {name}" for name in _MODULES if name in looked_into or name in names.difference(PROMISED)]
+    # A library may be missing, and its short name may be the answer's own.
+    tried = [f"import {library} as {name}" for library, name in _LIBRARIES if name in looked_into]
+    guarded = [f"exec('try: {statement}\\nexcept ImportError: pass')" for statement in tried]
+    return "; ".join([_RECURSION, *stars, *modules, *guarded]) + "\n" + code

@@ -3,11 +3,16 @@
 Invariant: the verdict is made by programs that the agent could not touch. In the confined local sandbox and in a
 container whose agent runs as another user those are the sandbox's own. A container in which the agent is root can
 have replaced all of them, so only the bounded answer is taken out of it, and it is verified on the host.
+
+The reference leaves the host over the scorer's standard input alone, after the scorer has said that it is up. A result
+counts only with the nonce of its request, so nothing that was printed in advance does.
 """
 
 import asyncio
 import contextlib
 import hashlib
+import hmac
+import json
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
@@ -18,21 +23,31 @@ from typing import Any, Literal
 
 import verifiers.v1 as vf
 from pydantic import Field
-from rollout_sandbox.compat import starts_processes, supports_users
+from rollout_sandbox.compat import start_process, starts_processes, supports_users
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked
 from rollout_sandbox.toolbox.pieces import send_in_pieces
 from rollout_sandbox.toolbox.processes import TrustedSystem, end_agent, others_held
 from rollout_sandbox.toolbox.scoring import ScoringError
 from rollout_sandbox.toolbox.workdir import in_workdir
+from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.hybrid_math import MathConfig, MathRubric, Ruling
-from opencode_rubrics.math.worker_pool import RulesResult, rules_result
-from opencode_rubrics.math.scorer import CannotStart, ScorerLost, ScorerRequest, run_scorer
 from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
+from opencode_rubrics.math.verdict_programs.in_sandbox import READY
+from opencode_rubrics.math.worker_pool import RulesResult, rules_result
 from opencode_rubrics.rubric import AnyTrace, SharedDirectory
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
+
+_MAX_OUTPUT_BYTES = 8 << 20
+_ENV = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LC_ALL": "C.UTF-8",
+    "HOME": "/nonexistent",
+    "LD_PRELOAD": "",
+    "LD_LIBRARY_PATH": "",
+}
 
 
 class RemoteHybridMathConfig(MathConfig):
@@ -49,11 +64,13 @@ class RemoteHybridMathConfig(MathConfig):
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Scorer:
     """How the scorer is started in a sandbox."""
 
     python: str
+    """Its interpreter, absolute or by name."""
     library: str
+    """The directory or zip file that holds it."""
     exposed: bool = False
     """Whether an agent that is root there may have replaced its programs, or left something that kills the scorer."""
 
@@ -82,40 +99,40 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             return await self._rule_alone(task, reference, in_workdir(trace, self.config.answer_path), alone)
 
     async def _rule_alone(self, task: vf.TaskData, reference: str, path: str, runtime: vf.Runtime) -> Ruling:
-        place = await self._place(task, runtime)
-        if place is None:
+        scorer = await self._scorer(task, runtime)
+        if scorer is None:
             return await self.rule_on_file(reference, runtime, path, task.prompt_text)
-        request = ScorerRequest(
-            reference,
-            path,
-            self.config.max_answer_bytes,
-            self.config.timeout_seconds,
-            task.prompt_text,
-            self.config.accept_unrounded,
-        )
+        request = {
+            "reference": reference,
+            "path": path,
+            "max_bytes": self.config.max_answer_bytes,
+            "seconds": self.config.timeout_seconds,
+            "question": task.prompt_text,
+            "unrounded": self.config.accept_unrounded,
+        }
         try:
-            result = await self._asked(runtime, place, request)
+            result = await self._asked(runtime, scorer, request)
         except ScorerLost as error:
-            if not place.exposed:
+            if not scorer.exposed:
                 raise
             logger.warning("sandbox %s: the scorer was lost twice (%s): a score of 0", runtime.name, error)
             return Ruling(RulesResult(False, "scorer_lost"), place="sandbox")
-        except CannotStart as error:
+        except _CannotStart as error:
             if isinstance(runtime, TrustedSystem):
                 raise ScoringError(f"the scorer does not start in the local sandbox: {error}") from error
             logger.warning("sandbox %s: no usable Python (%s); verifying on the host", runtime.name, error)
             return await self.rule_on_file(reference, runtime, path, task.prompt_text)
         return _ruling(result, self.config.timeout_seconds)
 
-    async def _asked(self, runtime: vf.Runtime, place: _Place, request: ScorerRequest) -> Mapping[str, Any]:
+    async def _asked(self, runtime: vf.Runtime, scorer: _Scorer, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """The scorer's result; where the agent can have killed it, it is asked once more."""
         seconds = self.config.scorer_timeout
-        if place.exposed:
+        if scorer.exposed:
             with contextlib.suppress(ScorerLost):
-                return await run_scorer(runtime, place.python, place.library, request, seconds)
-        return await run_scorer(runtime, place.python, place.library, request, seconds)
+                return await _run_scorer(runtime, scorer, request, seconds)
+        return await _run_scorer(runtime, scorer, request, seconds)
 
-    async def _place(self, task: vf.TaskData, runtime: vf.Runtime) -> _Place | None:
+    async def _scorer(self, task: vf.TaskData, runtime: vf.Runtime) -> _Scorer | None:
         """Where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
         if isinstance(runtime, TrustedSystem):
             return await self._in_trusted_system(runtime, runtime.trusted_python)
@@ -129,18 +146,18 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             return None
         bundle = await ensure_bundle()
         try:
-            return _Place("python3", await self._uploaded(runtime, bundle), exposed=not others)
+            return _Scorer("python3", await self._uploaded(runtime, bundle), exposed=not others)
         except (ScoringError, vf.SandboxError) as error:
             # An agent can have filled the disk.
             await require_alive(runtime, "uploading the scorer")
             logger.warning("sandbox %s: verifying on the host: %s", runtime.name, error)
             return None
 
-    async def _in_trusted_system(self, runtime: vf.Runtime, python: str) -> _Place:
+    async def _in_trusted_system(self, runtime: vf.Runtime, python: str) -> _Scorer:
         bundle = await ensure_bundle()
         failure = f"cannot look for {bundle.target}"
         shown = await run_checked(runtime, ["test", "-d", bundle.target], failure, accepted=(0, 1))
-        return _Place(python, bundle.target if shown.exit_code == 0 else await self._uploaded(runtime, bundle, "/tmp"))
+        return _Scorer(python, bundle.target if shown.exit_code == 0 else await self._uploaded(runtime, bundle, "/tmp"))
 
     async def _uploaded(self, runtime: vf.Runtime, bundle: ScorerBundle, root: str = "/var/lib") -> str:
         """The image's own bundle if it is the same, else upload it into a fresh directory; the agent's processes have
@@ -179,3 +196,116 @@ def _ruling(result: Mapping[str, Any], seconds: float) -> Ruling:
     if state == "no_reference":
         rules_result({"no_reference": True})
     raise ScoringError(f"math-verify crashed in the sandbox ({result.get('reason')}): give the sandbox more memory")
+
+
+class ScorerLost(ScoringError):
+    """The scorer started and gave no result: it was killed, or did not finish in time."""
+
+
+class _CannotStart(Exception):
+    """The interpreter or a library of the scorer does not work in this sandbox; the message says how it failed."""
+
+
+async def _run_scorer(
+    runtime: vf.Runtime, scorer: _Scorer, request: Mapping[str, Any], timeout: float
+) -> Mapping[str, Any]:
+    """The scorer's result (see `verdict_programs.in_sandbox`), within `timeout` seconds."""
+    start = f"import sys; sys.path.append({scorer.library!r}); from verdict_programs.in_sandbox import main; main()"
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            process = await _opened(runtime, [scorer.python, "-I", "-S", "-B", "-c", start])
+            try:
+                return await _converse(runtime, process, request)
+            finally:
+                await run_shielded(_end(process))
+    except TimeoutError as error:
+        if not limit.expired():
+            raise ScoringError(f"the scorer in sandbox {runtime.name!r} failed: {error}") from error
+        await require_alive(runtime, "scoring")
+        raise ScorerLost(
+            f"the scorer did not finish within {timeout:g} s in sandbox {runtime.name!r}: raise "
+            "--env.taskset.task.rubric.scorer_timeout, or give the sandbox more CPU"
+        ) from error
+
+
+async def _opened(runtime: vf.Runtime, argv: list[str]) -> vf.RuntimeProcess:
+    """The started scorer; tried twice, because verifiers gives a process in a container five seconds to come up."""
+    for last in (False, True):
+        try:
+            return await start_process(runtime, argv, _ENV)
+        except vf.SandboxError as error:
+            await require_alive(runtime, "starting the scorer")
+            if last:
+                raise _CannotStart(str(error)) from error
+    raise AssertionError("unreachable")
+
+
+async def _converse(runtime: vf.Runtime, process: vf.RuntimeProcess, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    nonce = secrets.token_hex(16)
+    lines = _Lines(process)
+    while (line := await lines.next()) != READY.encode():
+        if line is not None:
+            continue
+        await require_alive(runtime, "starting the scorer")
+        raise _CannotStart(await _last_words(process))
+    with contextlib.suppress(OSError, vf.SandboxError):
+        await process.write(json.dumps({"nonce": nonce, **request}).encode() + b"\n")
+        while (answer := await lines.next()) is not None:
+            # Lines of others are skipped: what survived the agent may write here, but does not know the nonce.
+            with contextlib.suppress(ValueError):
+                result = json.loads(answer)
+                if isinstance(result, dict) and hmac.compare_digest(str(result.get("nonce")), nonce):
+                    return result
+    await require_alive(runtime, "scoring")
+    raise ScorerLost(
+        f"the scorer in sandbox {runtime.name!r} ended without a result: {await _last_words(process)}; it may have "
+        "been killed for want of memory"
+    )
+
+
+class _Lines:
+    """The lines of a process's output, at most `_MAX_OUTPUT_BYTES` in all."""
+
+    def __init__(self, process: vf.RuntimeProcess) -> None:
+        self._stream = process.stdout
+        self._data = b""
+        self._taken = 0
+
+    async def next(self) -> bytes | None:
+        """The next line without its end; `None` when the output ended or became too much."""
+        while b"\n" not in self._data and self._taken <= _MAX_OUTPUT_BYTES:
+            try:
+                chunk = await anext(self._stream)
+            except (StopAsyncIteration, OSError, vf.SandboxError):
+                return None
+            self._taken += len(chunk)
+            self._data += chunk
+        line, found, self._data = self._data.partition(b"\n")
+        return line if found else None
+
+
+async def _last_words(process: vf.RuntimeProcess) -> str:
+    """How the process ended and the end of what it wrote to standard error, waited for at most 2 seconds."""
+    words, code = b"", "running"
+    try:
+        async with asyncio.timeout(2):
+            async for chunk in process.stderr:
+                words = (words + chunk)[-2000:]
+            code = str(await process.wait())
+    except (TimeoutError, OSError, vf.SandboxError):
+        pass
+    return f"exit code {code}: {words.decode(errors='replace').strip()[-500:]}"
+
+
+async def _end(process: vf.RuntimeProcess) -> None:
+    """End the scorer if it still runs; a sandbox that is gone has ended it already."""
+    try:
+        async with asyncio.timeout(10):
+            if await process.poll() is None:
+                await process.kill()
+            await process.wait()
+    except (TimeoutError, OSError, vf.SandboxError):
+        pass
+    finally:
+        if (close := getattr(process, "close", None)) is not None:
+            close()

@@ -1,97 +1,150 @@
-"""Scores a rollout by the test script of its task, as Harbor and Terminal-Bench 2 do (see `staged_tests`).
+"""Scores a rollout by the test script of its task, which is put into a sandbox only when it scores.
 
-Invariant: a script that gives no verdict is run once more in an untouched copy of the sandbox. Gives it one there, then
-the agent took it away, and the reward is 0; gives it none there either, then the tests are broken, and nothing is
-scored.
+As Harbor and Terminal-Bench 2 have it: `/tests/test.sh` runs in the work directory and writes its reward below
+`/logs/verifier`. Invariant: both are made new after the agent ended, so nothing that it planted is run or read. In the
+confined sandbox, where the agent's user is the tests' own, they get a home of their own as well; in a container whose
+agent is root the tests run programs of the image that it can have replaced, and nothing is promised.
 
-No artifact can leave its own path in the second sandbox, and it is the agent's doing, not an error, when one cannot be
+A script that gives no verdict is run once more in an untouched copy of the sandbox. Gives it one there, then the agent
+took it away, and the reward is 0; gives it none there either, then the tests are broken, and nothing is scored. No
+artifact can leave its own path in the second sandbox, and it is the agent's doing, not an error, when one cannot be
 carried.
 """
 
 import logging
+import re
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal, Self
 
 import verifiers.v1 as vf
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from rollout_sandbox.compat import lift_network
 from rollout_sandbox.told import task_name
-from rollout_sandbox.toolbox.archives import unpack_archive
+from rollout_sandbox.toolbox.archives import unpack_archive, unpack_new
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
+from rollout_sandbox.toolbox.command import CommandResult, run_command
+from rollout_sandbox.toolbox.processes import TrustedSystem
 from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
+from rollout_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
 from rollout_sandbox.toolbox.workdir import workdir_of
 from verifiers.v1.utils.artifacts import ARTIFACTS_DIR, MAX_ARTIFACT_BYTES
 
 from opencode_rubrics.reward_file import Verdict, read_verdict
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, note_unreadable, task_field
-from opencode_rubrics.staged_tests import StagedTests, TestRun, VerifierBox, run_tests
 from opencode_rubrics.swe.reader import ReaderError, reader
 from opencode_rubrics.swe.tree import TreeError
-
-_SECONDS = 300.0
-_PACK = f"""cd -- "$1" 2>/dev/null && {{ [ -e "./$2" ] || [ -L "./$2" ]; }} || exit {FileState.ABSENT:d}
-{{ tar -cf - -- "$2" || : >"$3.failed"; }} | head -c "$4" >"$3" && [ ! -e "$3.failed" ]"""
-_CLEAR = 'workdir=$1; shift; rm -rf -- "$@" && mkdir -p -- "$workdir"'
-
-
-class ArtifactProblem(Exception):
-    """What the agent left cannot be carried; the message says why."""
-
-
-async def carry_artifacts(paths: Sequence[str], origin: tuple[vf.Runtime, str], target: tuple[vf.Runtime, str]) -> None:
-    """Put what is at `paths` and below /logs/artifacts in one sandbox at the same paths of another.
-
-    A path that is missing is removed in the other, too. A sandbox is named with its work directory.
-
-    Raises:
-        ArtifactProblem: what the agent left is too large, leads outside, or cannot be read.
-        ScoringError: the other sandbox could not take them.
-    """
-    (runtime, workdir), (box, there) = origin, target
-    roots = [*dict.fromkeys(PurePosixPath(workdir, path) for path in (ARTIFACTS_DIR, *paths))]
-    packed: dict[PurePosixPath, bytes] = {}
-    with scoring_of(runtime).agents_time():
-        try:
-            for root in roots:
-                found = await _packed(runtime, root, MAX_ARTIFACT_BYTES - sum(map(len, packed.values())))
-                packed |= {} if found is None else {root: found}
-            async with AsyncExitStack() as stack:
-                reading = await stack.enter_async_context(reader()) if packed else None
-                for root, archive in packed.items():
-                    assert reading is not None
-                    packed[root] = (await reading.ask("artifact", archive=archive, name=root.name))["packed"]
-        except (ReaderError, TreeError) as error:
-            await require_alive(runtime, "collecting artifacts")
-            raise ArtifactProblem(f"the artifacts cannot be carried: {error}") from error
-    failure = "the verifier's sandbox could not take the artifacts"
-    argv = ["sh", "-c", _CLEAR, "clear", there, *map(str, roots)]
-    await run_checked(box, argv, failure, seconds=_SECONDS, error=ScoringError)
-    for root, archive in packed.items():
-        await unpack_archive(box, archive, str(root.parent), failure=failure, error=ScoringError)
-
-
-async def _packed(runtime: vf.Runtime, root: PurePosixPath, most: int) -> bytes | None:
-    """A tar archive of what is at `root`, unread; None if nothing is. A `TreeError` if it cannot be packed, or takes
-    more bytes."""
-    place = f"/tmp/.{uuid.uuid4().hex}"
-    argv = ["sh", "-c", _PACK, "pack", str(root.parent), root.name, place, str(most + 1)]
-    done = await run_for(runtime, argv, _SECONDS, "artifacts cannot be collected")
-    if done.exit_code == FileState.ABSENT:
-        return None
-    found = await read_bounded(runtime, place, most)
-    if done.exit_code or isinstance(found, FileState):
-        why = found.name.lower() if isinstance(found, FileState) else done.stderr.strip()[-300:]
-        raise TreeError(f"{root}: {why} (exit code {done.exit_code})")
-    return found
-
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.task_tests")
 
 INFO_KEY = "tests"
 """Where `trace.info` records the run of the tests."""
+
+_CODES = {126: "which cannot be run", 127: "which was not found"}
+_LACKS = re.compile(
+    r"command not found"  # bash, zsh, also through `sudo`
+    r"|: (?:\d+|line \d+): \S+: (?:not found|Permission denied)"  # dash, busybox; bash where it cannot be run
+    r"|\b(?:ba|da|a|k|z)?sh: \S+: (?:not found|Permission denied)"  # of one line (`sh -c`)
+    r"|: bad interpreter: |: cannot execute"
+    r"|\benv: (?:can't execute )?\S+: (?:No such file or directory|Permission denied)"
+)
+_MAKE, _MAKE_FAILED = re.compile(r"\bmake(?:\[\d+\])?: "), re.compile(r"(?<=.) Error 12[67]\b")
+
+TESTS_DIRECTORY = "/tests"
+SCRIPT = f"{TESTS_DIRECTORY}/test.sh"
+DEFAULT_SECONDS = 900.0
+_SECONDS = 300.0
+_PACK = f"""cd -- "$1" 2>/dev/null && {{ [ -e "./$2" ] || [ -L "./$2" ]; }} || exit {FileState.ABSENT:d}
+{{ tar -cf - -- "$2" || : >"$3.failed"; }} | head -c "$4" >"$3" && [ ! -e "$3.failed" ]"""
+_CLEAR = 'workdir=$1; shift; rm -rf -- "$@" && mkdir -p -- "$workdir"'
+# As Harbor does: not every checkout has it executable, and it names its own interpreter.
+_RUN_SCRIPT = f"chmod +x {SCRIPT} 2>/dev/null; {SCRIPT}"
+
+
+def lacked_program(result: CommandResult) -> str:
+    """What says that a program was lacking, by its exit code or what a shell wrote; empty if nothing does. A script
+    that goes on after such a line, and writes a verdict, has judged less than it means to. Only the end of a long
+    output is known."""
+    lines = (line for text in (result.stderr, result.stdout) for line in text.split("\n"))
+    found = next(filter(_lacks, lines), None)
+    code = "" if result.timed_out else _CODES.get(result.exit_code, "")
+    told = [] if found is None else [found.strip()[:200]]
+    if code:
+        told.insert(0, f"exit code {result.exit_code}, of a program {code}")
+    return ": ".join(told)
+
+
+def _lacks(line: str) -> bool:
+    """Whether a line says that a program was lacking, in time linear in its length."""
+    if _LACKS.search(line):
+        return True
+    make = _MAKE.search(line)
+    return make is not None and _MAKE_FAILED.search(line, make.end()) is not None
+
+
+class VerifierBox(BaseModel):
+    """A sandbox of the tests' own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    image: str | None = None
+    """Container image; None is the agent's."""
+    workdir: str | None = None
+    """Work directory; None is the agent's."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables of every command in it."""
+    artifacts: list[str] = Field(default_factory=list)
+    """Paths that travel from the agent's sandbox, beside /logs/artifacts."""
+
+
+class StagedTests(BaseModel):
+    """The tests of one task; the field `tests` of its data."""
+
+    model_config = ConfigDict(frozen=True)
+
+    archive: str | None = None
+    """What becomes /tests (`pack_directory`); None where the verifier's image holds it."""
+    timeout: float = Field(DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
+    """Seconds that the script has."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables of the script."""
+    box: VerifierBox | None = None
+    """The sandbox of its own; None scores where the agent worked."""
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """One run of the tests; the `verdict` of a run that gave none names the problem."""
+
+    __test__ = False  # no test of pytest's
+
+    verdict: Verdict
+    script: CommandResult | None = None
+    """None if it never ran."""
+
+    @property
+    def warning(self) -> str:
+        """That the script lacked a program; empty if nothing says so."""
+        missing = "" if self.script is None else lacked_program(self.script)
+        return f"{SCRIPT} lacked a program, so its verdict may be the sandbox's: {missing}" if missing else ""
+
+    def record(self) -> dict[str, JsonValue]:
+        """The run as JSON, for `trace.info`."""
+        script = {} if self.script is None else self.script.record()
+        numbers: dict[str, JsonValue] = dict(self.verdict.others)
+        return {**script, "problem": self.verdict.problem, "numbers": numbers, "warning": self.warning}
+
+
+def require_box(runtime: vf.Runtime) -> None:
+    """Refuse, by a `TaskError`, to stage tests among the files of this machine."""
+    if runtime.type == "subprocess" and not isinstance(runtime, TrustedSystem):
+        raise vf.TaskError(
+            f"the task's tests replace {TESTS_DIRECTORY}, which would be this machine's own: leave out "
+            "--env.sandbox.confine false, or choose a container (--env.agent.runtime.type)"
+        )
 
 
 class TaskTestsConfig(RubricConfig):
@@ -129,7 +182,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         workdir = workdir_of(trace)
         if tests.box is None:
             exposed = task.agent_user in (None, "root", "0")
-            run = await run_tests(runtime, tests, workdir, self._read_verdict, exposed=exposed)
+            run = await self._run(runtime, tests, workdir, exposed=exposed)
         else:
             run = await self._run_apart(tests, tests.box, scoring_of(trace), runtime, workdir)
         record = trace.info[INFO_KEY] = run.record()
@@ -147,8 +200,29 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         tests = getattr(task, "tests", None)
         return tests.timeout if isinstance(tests, StagedTests) else 0.0
 
-    async def _read_verdict(self, runtime: vf.Runtime) -> Verdict:
-        return await read_verdict(runtime, self.config.reward_key, self.config.reward_min, self.config.reward_max)
+    async def _run(self, runtime: vf.Runtime, tests: StagedTests, workdir: str, *, exposed: bool) -> TestRun:
+        """Stage the tests, run their script and read what it says, in a sandbox without any process of the agent's;
+        `exposed` if an agent that was root can have replaced programs of it."""
+        require_box(runtime)
+        await lift_network(runtime)
+        async with scoring_home(runtime, workdir, exposed=exposed) as home:
+            problem = home.problem or home.unready
+            if not problem and tests.archive is not None:
+                try:
+                    await unpack_new(runtime, tests.archive, TESTS_DIRECTORY, ScoringError)
+                except ScoringError as error:
+                    problem = str(error)
+            if problem:
+                return TestRun(Verdict(problem=f"the tests could not be staged: {problem}"))
+            script = await _run_script(runtime, tests, workdir, home)
+        if home.failure:
+            raise ScoringError(f"the tests run agent code, and it could not be kept apart: {home.failure}")
+        if script.timed_out:
+            return TestRun(Verdict(problem=f"{SCRIPT} did not end within {tests.timeout:g} s"), script)
+        verdict = await read_verdict(runtime, self.config.reward_key, self.config.reward_min, self.config.reward_max)
+        if verdict.problem:
+            verdict = Verdict(problem=f"{verdict.problem} ({SCRIPT}: {script.ending()})")
+        return TestRun(verdict, script)
 
     async def _run_apart(
         self, tests: StagedTests, box: VerifierBox, scoring: Scoring, runtime: vf.Runtime | None, workdir: str
@@ -158,10 +232,10 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         async with scoring.spare_box(BoxOrder(box.image, box.workdir, box.env)) as apart:
             if runtime is not None:
                 try:
-                    await carry_artifacts(box.artifacts, (runtime, workdir), (apart, there))
-                except ArtifactProblem as error:
+                    await _carry_artifacts(box.artifacts, (runtime, workdir), (apart, there))
+                except _ArtifactProblem as error:
                     return TestRun(Verdict(problem=str(error)))
-            return await run_tests(apart, tests, there, self._read_verdict, exposed=False)
+            return await self._run(apart, tests, there, exposed=False)
 
     async def _blamed(self, tests: StagedTests, scoring: Scoring, workdir: str, problem: str) -> str:
         """Why the agent is to blame for a missing verdict; a `ScoringError` if it is not, or nobody can say."""
@@ -170,7 +244,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
                 raise ScoringError(f"the tests gave no verdict: {problem}")
             if tests.box is None:
                 async with scoring.spare_box() as copy:
-                    again = await run_tests(copy, tests, workdir, self._read_verdict, exposed=False)
+                    again = await self._run(copy, tests, workdir, exposed=False)
             else:
                 again = await self._run_apart(tests, tests.box, scoring, None, workdir)
             if again.verdict.problem:
@@ -184,3 +258,66 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         """The further numbers that the tests gave, by their own names."""
         numbers: dict[str, float] = trace.info.get(INFO_KEY, {}).get("numbers", {})
         return numbers
+
+
+async def _run_script(runtime: vf.Runtime, tests: StagedTests, workdir: str, home: ScoringHome) -> CommandResult:
+    trusted = isinstance(runtime, TrustedSystem)
+    # Without the XDG directories: installers put programs below them where they are set, and scripts look at HOME.
+    own = {name: value for name, value in home.environment.items() if trusted and not name.startswith("XDG_")}
+    return await run_command(
+        runtime,
+        _RUN_SCRIPT,
+        workdir=workdir,
+        timeout=tests.timeout,
+        environment={**own, **tests.env},
+        # In a container our tools would stand before those of the image, which the script may have been written for.
+        tools=home.tools if trusted else "",
+        shell=home.shell,
+    )
+
+
+class _ArtifactProblem(Exception):
+    """What the agent left cannot be carried; the message says why."""
+
+
+async def _carry_artifacts(
+    paths: Sequence[str], origin: tuple[vf.Runtime, str], target: tuple[vf.Runtime, str]
+) -> None:
+    """Put what is at `paths` and below /logs/artifacts in one sandbox at the same paths of another; each is named with
+    its work directory. A path that is missing is removed in the other, too. An `_ArtifactProblem` if what the agent
+    left is too large, leads outside, or cannot be read."""
+    (runtime, workdir), (box, there) = origin, target
+    roots = [*dict.fromkeys(PurePosixPath(workdir, path) for path in (ARTIFACTS_DIR, *paths))]
+    packed: dict[PurePosixPath, bytes] = {}
+    with scoring_of(runtime).agents_time():
+        try:
+            for root in roots:
+                found = await _packed(runtime, root, MAX_ARTIFACT_BYTES - sum(map(len, packed.values())))
+                packed |= {} if found is None else {root: found}
+            if packed:
+                async with reader() as reading:
+                    for root, archive in packed.items():
+                        packed[root] = (await reading.ask("artifact", archive=archive, name=root.name))["packed"]
+        except (ReaderError, TreeError) as error:
+            await require_alive(runtime, "collecting artifacts")
+            raise _ArtifactProblem(f"the artifacts cannot be carried: {error}") from error
+    failure = "the verifier's sandbox could not take the artifacts"
+    argv = ["sh", "-c", _CLEAR, "clear", there, *map(str, roots)]
+    await run_checked(box, argv, failure, seconds=_SECONDS, error=ScoringError)
+    for root, archive in packed.items():
+        await unpack_archive(box, archive, str(root.parent), failure=failure, error=ScoringError)
+
+
+async def _packed(runtime: vf.Runtime, root: PurePosixPath, most: int) -> bytes | None:
+    """A tar archive of what is at `root`, unread; None if nothing is. A `TreeError` if it cannot be packed, or takes
+    more bytes."""
+    place = f"/tmp/.{uuid.uuid4().hex}"
+    argv = ["sh", "-c", _PACK, "pack", str(root.parent), root.name, place, str(most + 1)]
+    done = await run_for(runtime, argv, _SECONDS, "artifacts cannot be collected")
+    if done.exit_code == FileState.ABSENT:
+        return None
+    found = await read_bounded(runtime, place, most)
+    if done.exit_code or isinstance(found, FileState):
+        why = found.name.lower() if isinstance(found, FileState) else done.stderr.strip()[-300:]
+        raise TreeError(f"{root}: {why} (exit code {done.exit_code})")
+    return found

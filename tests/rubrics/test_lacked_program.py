@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from opencode_rubrics.staged_tests import lacked_program
+from opencode_rubrics.task_tests import lacked_program
 from rollout_sandbox.toolbox.command import CommandResult
 
 SHELLS = [found for name in ("sh", "bash", "dash", "busybox") if (found := shutil.which(name))]

@@ -139,7 +139,7 @@ class Nameless(Rubric[Any]):
     pass
 
 
-@pytest.mark.parametrize("ident", ["unknown", "tests.rubrics.test_rubric:Nameless", "tests.rubrics.test_rubric:ToyRubric"])
+@pytest.mark.parametrize("ident", ["unknown", f"{__name__}:Nameless", f"{__name__}:ToyRubric"])
 def test_a_rubric_that_cannot_be_found_by_its_config_is_refused(ident: str) -> None:
     with pytest.raises(LookupError, match='names no rubric with a "RubricConfig"'):
         live_rubric(RubricConfig(type=ident))

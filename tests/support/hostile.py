@@ -28,7 +28,7 @@ from opencode_env.tool_backends import connection
 from opencode_openenv.guard import refusal
 from opencode_openenv.spec import RolloutSpec
 from opencode_openenv.tbench2.environment import plain_name
-from opencode_rubrics import answer, judge, reward_file, staged_tests
+from opencode_rubrics import answer, judge, reward_file, task_tests
 from opencode_rubrics.code.problem import CodeTest, same_output, same_result
 from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
 from opencode_rubrics.math.worker_pool import RulesResult
@@ -427,7 +427,7 @@ READERS = [
     Reader("same_output", lambda text: same_output(text, text + " 1", 1e-9, 1e-6), on_loop=False),
     Reader("same_result", lambda text: same_result(json.loads(text), CodeTest(input=[], output=[[1]])), on_loop=False),
     Reader("reward file", lambda text: reward_file._numbers(text, "reward"), most_bytes=1 << 16),
-    Reader("lacked_program", staged_tests.lacked_program, _ended, most_bytes=TAIL_CHARS),
+    Reader("lacked_program", task_tests.lacked_program, _ended, most_bytes=TAIL_CHARS),
     Reader("mathematics", _ruled),
     Reader("judge.read_verdict", lambda text: judge.read_verdict(text, ("yes", "no")), most_bytes=1 << 14),
     Reader(

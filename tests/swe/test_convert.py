@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_rubrics.swe.installation import parted
+from opencode_rubrics.swe.grading import parted
 from rollout_sandbox.podman import PodmanConfig
 
 from tests.support.podman import SUITES_IMAGE, base_image

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 
 import pytest
-from opencode_rubrics.swe.meddling import signs_of
 from opencode_rubrics.swe.parsers import PARSERS, decided
 from opencode_rubrics.swe.problem import SweProblem
-from opencode_rubrics.swe.split import Splitter, configures_tests
+from opencode_rubrics.swe.split import Splitter, configures_tests, signs_of
 from opencode_rubrics.swe.tree import Entry, File, changed_paths, packed_below, parents, unfit
 from opencode_rubrics.swe.verdict import agreed, judge, read_record
 

@@ -13,13 +13,11 @@ from typing import Any, cast
 
 import pytest
 from opencode_env.taskset import DatasetError
-from opencode_rubrics.swe.installation import installs, parted
-from opencode_rubrics.swe.meddling import signs_of
+from opencode_rubrics.swe.grading import installs, parted, script_of
 from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS, Named, decided
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
 from opencode_rubrics.swe.programs import argv_of
-from opencode_rubrics.swe.split import Splitter, configures_tests
-from opencode_rubrics.swe.suite import script_of
+from opencode_rubrics.swe.split import Splitter, configures_tests, signs_of
 from opencode_rubrics.swe.tree import Entry, File, TreeError, changed_paths, packed_below, read_listing, unfit
 from opencode_rubrics.swe.verdict import Session, agreed, judge, read_record, states_of
 from opencode_swe.forms import reversed_patch

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_rubrics import ScoringError, SweTestsConfig
-from opencode_rubrics.swe import grading, suite
-from opencode_rubrics.swe.grading import Change, grade
+from opencode_rubrics.swe import grading
+from opencode_rubrics.swe.grading import Change, SuiteRun, grade, run_suite
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.reader import Reader
-from opencode_rubrics.swe.suite import SuiteRun, run_suite
 from rollout_sandbox.toolbox.bounded_file import read_bounded
 from rollout_sandbox.toolbox.command import CommandResult
 from rollout_sandbox.toolbox.scoring import Scoring, ScoringTimeout, attach
@@ -239,7 +238,7 @@ async def test_reading_what_a_suite_left_is_the_agents_time(monkeypatch: pytest.
         return await read_bounded(*arguments)
 
     monkeypatch.setattr(Reader, "ask", asked)
-    monkeypatch.setattr(suite, "read_bounded", read)
+    monkeypatch.setattr(grading, "read_bounded", read)
     async with environment().box(task) as box:
         attach(scoring, box.runtime)
         run = await run_suite(box.runtime, _problem(task), box.workdir)

@@ -3,34 +3,68 @@
 Invariant: a run that is not evidence is made once more with the gold patch in place of the change, in a sandbox of its
 own. Is that evidence, then the change has broken the suite, and nothing is solved; is it none either, then the task is
 broken, and nothing is scored.
+
+What decides on a run is what the runtime says (the exit code), the log, and, of pytest, the record of a plugin of ours;
+they must agree. Whatever imports the agent's code in the suite's process can lie in all three; nothing else can. Once
+that code ran, a sandbox that lives and does not give them is a run without evidence.
+
+An installation runs `setup.py` and its like, and so whatever a change put into them, before any test. Where the
+installed package is the work directory itself (an editable one) and a change is of Python modules alone, in directories
+that were there, it is installed as it was, and the change has no part in it. Else it is installed with the change, and
+that is told.
 """
 
 import posixpath
+import re
+import secrets
 import uuid
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import verifiers.v1 as vf
-from rollout_sandbox.toolbox.bounded_file import read_bounded
+from pydantic import JsonValue
+from rollout_sandbox.compat import lift_network
+from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
-from rollout_sandbox.toolbox.command import CommandResult
+from rollout_sandbox.toolbox.command import CommandResult, run_command
 from rollout_sandbox.toolbox.files import upload_bundle
 from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
 
-from opencode_rubrics.swe.installation import Installed, install
+from opencode_rubrics.swe.foreign_parsers import foreign_of
+from opencode_rubrics.swe.parsers import PARSERS
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
-from opencode_rubrics.swe.programs import argv_of
-from opencode_rubrics.swe.reader import reader
-from opencode_rubrics.swe.suite import SuiteRun, run_suite
+from opencode_rubrics.swe.programs import argv_of, text_of
+from opencode_rubrics.swe.reader import ReaderError, reader
 from opencode_rubrics.swe.transfer import put
 from opencode_rubrics.swe.tree import TreeError, module_folders
+from opencode_rubrics.swe.verdict import ENDS, EXIT_MARK, STARTS
 
 MAX_SHOWN_PATCH = 256 << 10
 """Bytes of a patch that are kept on the trace."""
 
 _SECONDS = 300.0
 _PATCH_BYTES = 64 << 20
+MAX_LOG = 16 << 20
+"""Bytes of a log; a suite that prints more is ended."""
+MAX_RECORD = 16 << 20
+_SHOWN = 4000
+
+_PIP = r"\s*(?:python[\d.]*\s+-m\s+)?pip[\d.]*\s+install\b"
+_HERE = r"\s(?:-e|--editable)[\s=]+['\"]?\.(?:\[[\w, -]*\])?['\"]?(?:\s|$)"
+_EDITABLE = re.compile(
+    rf"{_PIP}(?=.*{_HERE})[^;&|<>$`()]*|\s*python[\d.]*\s+setup\.py\s+(?:develop|build_ext\s+(?:--inplace|-i))\s*"
+)
+_INSTALLS = re.compile(
+    r"\bpip[\d.]*\s+install\b[^\n;&|]*['\"\s]\.{1,2}(?:/|\[|['\"\s]|$)|\bsetup\.py\s+\w"
+    r"|\b(?:npm|yarn|pnpm|composer|bundle)\s+(?:i|ci|install)\b"
+    r"|\b(?:make|poetry|pdm|flit|maturin|hatch|meson|mvn|gradle|gradlew)\s",
+    re.MULTILINE,
+)
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n.*?^\s*\2$", re.MULTILINE | re.DOTALL)
+_COMPOUND = re.compile(r"\s*(?:if|for|while|until|case|select|function|\{|\(|\w+\s*\(\))|.*(?:\\|&&|\|)\s*$")
+_ALL_THERE = 'cd -- "$1" && shift && for folder; do [ -d "$folder" ] || exit 1; done'
 
 
 @dataclass(frozen=True)
@@ -49,6 +83,58 @@ class Change:
 
 class StagingError(Exception):
     """A patch does not apply; the message says which and why."""
+
+
+@dataclass
+class SuiteRun:
+    """What one run showed."""
+
+    ended: CommandResult
+    log: str = ""
+    """All of it for a run that is read `whole`, else its end."""
+    problem: str = ""
+    """Why it is not evidence; empty if it is."""
+    recorded: bool = False
+    """Whether the plugin's record is there, of all sessions that began."""
+    collected: int = 0
+    """Tests that pytest collected, by the record."""
+    replaced: int = 0
+    """Functions of pytest and its like that were others at the end of a session than at its beginning."""
+    disagreeing: int = 0
+    """Tests that the log alone says passed."""
+    fixed: int = 0
+    """Tests of `fail_to_pass` that passed, or of `exact` that are as expected."""
+    kept: int = 0
+    """Tests of `pass_to_pass` that passed."""
+    solved: bool = False
+    states: dict[str, str] = field(default_factory=dict)
+    """Status by test, as log and record agree; of a run that is read `whole`."""
+    record: tuple[bytes, str] = (b"", "")
+    """The record as it was written, and its key."""
+    installed_change: bool = False
+    """Whether its command installed or built the package with the change in it."""
+
+    def told(self) -> dict[str, JsonValue]:
+        """The run as JSON, for `trace.info`."""
+        return {
+            "exit_code": self.ended.exit_code,
+            "duration": round(self.ended.duration, 3),
+            "timed_out": self.ended.timed_out,
+            "problem": self.problem,
+            "recorded": self.recorded,
+            "log": self.log[-_SHOWN:],
+        }
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What is left of a task when its package has been installed, or has not been yet."""
+
+    problem: SweProblem
+    with_change: bool
+    """Whether its command installs or builds the package with the change in it."""
+    failure: str = ""
+    """Why it could not be installed; empty if it could, or was not to be yet."""
 
 
 @dataclass
@@ -200,3 +286,117 @@ async def _make_patch(box: vf.Runtime, problem: SweProblem, workdir: str, paths:
     found = await read_bounded(box, f"{place}.patch", _PATCH_BYTES)
     await run_for(box, ["rm", "-f", "--", f"{place}.patch"], _SECONDS, "the patch cannot be removed")
     return found[:MAX_SHOWN_PATCH].decode(errors="replace") if isinstance(found, bytes) else ""
+
+
+def parted(command: str) -> tuple[str, str] | None:
+    """A script up to its last editable installation, and the script without any; None where it is not so simple."""
+    lines = command.split("\n")
+    until = next((number for number, line in enumerate(lines) if "<<" in line or _COMPOUND.match(line)), len(lines))
+    found = [number for number, line in enumerate(lines[:until]) if _EDITABLE.fullmatch(line)]
+    if not found:
+        return None
+    rest = "\n".join(line for number, line in enumerate(lines) if number not in found)
+    return "\n".join(lines[: found[-1] + 1]) + "\n", rest
+
+
+def installs(command: str) -> bool:
+    """Whether a script installs or builds what is in its work directory."""
+    return _INSTALLS.search(_HEREDOC.sub("\n", command)) is not None
+
+
+async def install(
+    box: vf.Runtime, problem: SweProblem, workdir: str, folders: Sequence[str] | None, *, changed: bool
+) -> Installed:
+    """Install the package of an untouched sandbox, if a change has no part in that: one of Python modules alone, in
+    these `folders`; None is another change."""
+    parts, failure = parted(problem.command), ""
+    if parts is not None and folders is not None and await _all_there(box, workdir, folders):
+        await lift_network(box)
+        script = f"/tmp/.{uuid.uuid4().hex}"
+        await box.write(script, parts[0].encode())
+        shell = "$(command -v bash || command -v sh)"
+        ended = await run_command(box, f'"{shell}" {script}; rm -f {script}', workdir=workdir, timeout=problem.timeout)
+        failure = f"its package was not installed within {problem.timeout:g} s" if ended.timed_out else ""
+        problem = problem.model_copy(update={"command": parts[1]})
+    return Installed(problem, changed and installs(problem.command), failure)
+
+
+async def _all_there(box: vf.Runtime, workdir: str, folders: Sequence[str]) -> bool:
+    argv = ["sh", "-c", _ALL_THERE, "all-there", workdir, *folders]
+    return (await run_for(box, argv, _SECONDS, "directories cannot be looked for")).exit_code == 0
+
+
+async def run_suite(
+    runtime: vf.Runtime, problem: SweProblem, workdir: str, *, record: bool = True, whole: bool = False
+) -> SuiteRun:
+    """Run the suite in a sandbox with the task's files, the change and the tests, and read what it says; to `record`,
+    pytest is given our plugin. A `ScoringError` if our own files could not be put there, or the parser is missing."""
+    await lift_network(runtime)
+    secret = secrets.token_hex(16)
+    place, plugin = f"/tmp/.{secrets.token_hex(8)}", f"record_{secrets.token_hex(8)}"
+    bundle: dict[str, str] = {"suite": script_of(problem, secret), "run.sh": text_of("run_suite.sh")}
+    environment = {}
+    if record:
+        bundle[f"plugin/{plugin}.py"] = text_of("pytest_record.py")
+        environment = {
+            "PYTEST_ADDOPTS": f"-p {plugin}",
+            "PYTHONPATH": f"{place}/plugin",
+            "SUITE_RECORD_PATH": f"{place}/record",
+            "SUITE_RECORD_KEY": secret,
+        }
+    await upload_bundle(runtime, bundle, place, failure="the suite could not be sent", error=ScoringError)
+    run = f"sh {place}/run.sh {place} {MAX_LOG}"
+    ended = await run_command(runtime, run, workdir=workdir, timeout=problem.timeout, environment=environment)
+    with scoring_of(runtime).agents_time():
+        left = [await _left(runtime, f"{place}/{name}", most) for name, most in _LEFT.items()]
+        made = await _read(ended, left[0], left[1] if record else None, secret, problem, whole)
+    if ended.timed_out:
+        made.problem = f"the suite did not end within {problem.timeout:g} s"
+    made.solved = made.solved and not made.problem
+    return made
+
+
+async def _read(
+    ended: CommandResult, log: bytes | str, record: bytes | str | None, secret: str, problem: SweProblem, whole: bool
+) -> SuiteRun:
+    """What a run is worth by what it left; without a `record`, none was asked for."""
+    found = record if isinstance(record, bytes) else b""
+    made = SuiteRun(ended, record=(found, secret))
+    if isinstance(log, str):
+        made.problem = f"there is no log ({log})"
+        return made
+    made.log = (log if whole else log[-4 * _SHOWN :]).decode(errors="replace").replace(secret, "…")
+    if len(log) >= MAX_LOG:
+        made.problem = f"the suite printed more than {MAX_LOG >> 20} MiB"
+        return made
+    foreign = foreign_of(problem.parser, problem.options) if problem.parser not in PARSERS else {}
+    asked = {"secret": secret, "exit_code": ended.exit_code, "suite": problem.suite, "foreign": foreign, "whole": whole}
+    try:
+        async with reader() as reading:
+            judged = await reading.ask("judge", log=log, record=found, recording=record is not None, **asked)
+    except ReaderError as error:
+        judged = {"problem": f"its log and record cannot be read: {error}"}
+    return replace(made, **judged)
+
+
+_LEFT = {"log": MAX_LOG, "record": MAX_RECORD}
+
+
+async def _left(runtime: vf.Runtime, path: str, most: int) -> bytes | str:
+    """A file that the suite has left, or why there is none. The programs that read it may be the suite's by now."""
+    try:
+        found = await read_bounded(runtime, path, most)
+    except vf.SandboxError as error:
+        await require_alive(runtime, "what a suite left was read")
+        return str(error)
+    return found.name.lower() if isinstance(found, FileState) else found
+
+
+def script_of(problem: SweProblem, secret: str) -> str:
+    """The command with marks that are made for the run. Scripts of SWE-bench put back their tests after the suite: they
+    are made to end with the suite's exit code."""
+    lines = problem.command.replace(EXIT_MARK, f"{EXIT_MARK}_{secret}").split("\n")
+    end = next((number for number, line in enumerate(lines) if ENDS in line), None)
+    if end is not None:
+        lines = [*lines[:end], "suite_exit_code=$?", *lines[end:], "exit $suite_exit_code"]
+    return "\n".join(lines).replace(STARTS, f"{STARTS} {secret}").replace(ENDS, f"{ENDS} {secret}")

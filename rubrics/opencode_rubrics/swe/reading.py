@@ -14,8 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from opencode_rubrics.swe.meddling import signs_of
-from opencode_rubrics.swe.split import RowPaths, Splitter, configures_tests, split_paths
+from opencode_rubrics.swe.split import RowPaths, Splitter, configures_tests, signs_of, split_paths
 from opencode_rubrics.swe.tree import (
     MAX_NAMES,
     MAX_PATHS,

@@ -8,8 +8,8 @@ from typing import Self
 
 import verifiers.v1 as vf
 from opencode_rubrics.code.problem import CodeTests
-from opencode_rubrics.staged_tests import StagedTests
 from opencode_rubrics.swe.problem import SweProblem
+from opencode_rubrics.task_tests import StagedTests
 from opencode_runs.turns.kept import TurnRow
 from pydantic import Field, JsonValue
 

@@ -23,8 +23,8 @@ from opencode_rubrics import (
     run_command,
     workdir_of,
 )
-from opencode_rubrics.staged_tests import require_box
 from opencode_rubrics.swe.problem import hide_future, place_work
+from opencode_rubrics.task_tests import require_box
 from rollout_sandbox.toolbox.archives import unpack_into
 from rollout_sandbox.toolbox.workdir import makes_workdir
 from verifiers.v1.task import task_key

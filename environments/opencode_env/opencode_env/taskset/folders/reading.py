@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_rubrics.staged_tests import StagedTests, VerifierBox
+from opencode_rubrics.task_tests import StagedTests, VerifierBox
 from rollout_sandbox.compat import network_fields
 from rollout_sandbox.toolbox.archives import pack_directory
 
