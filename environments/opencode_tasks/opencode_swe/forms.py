@@ -7,7 +7,7 @@ sandbox before it has ended.
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from opencode_env.taskset.row import Row
@@ -17,17 +17,13 @@ from opencode_rubrics.swe.foreign_parsers import command_elsewhere, lacking
 from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS
 from pydantic import ValidationError
 
-_HEADER = re.compile(r"^@@ -(\S+) \+(\S+) @@", re.MULTILINE)
-_SWAPPED = {
-    "--- ": "+++ ",
-    "+++ ": "--- ",
-    "new file mode ": "deleted file mode ",
-    "deleted file mode ": "new file mode ",
-    "rename from ": "rename to ",
-    "rename to ": "rename from ",
-    "old mode ": "new mode ",
-    "new mode ": "old mode ",
-}
+_HEAD = (
+    (r"^diff --git a/(.*?) b/(.*)$", r"diff --git a/\2 b/\1"),
+    (r"^(rename from|old mode) (.*)\n(rename to|new mode) (.*)$", r"\1 \4\n\3 \2"),
+    (r"^--- (?:a/)?(.*)\n\+\+\+ (?:b/)?(.*)$", r"--- a/\2\n+++ b/\1"),
+    (r"^((?:---|\+\+\+) )[ab]/(?=/dev/null$)", r"\1"),
+)
+"""What turns the lines before the hunks of a file round."""
 
 
 def text_of(row: Row, *names: str) -> str:
@@ -96,70 +92,25 @@ def _count(side: dict[str, Any]) -> int:
 
 def reversed_patch(patch: str) -> str:
     """The patch that takes this one back; of text files."""
-    return "\n".join(_reversed_lines(patch.split("\n")))
+    return "".join(map(_reversed_part, re.split(r"^(?=diff --git |@@ )", patch, flags=re.MULTILINE)))
 
 
-def _reversed_lines(lines: list[str]) -> Iterator[str]:
-    held: list[str] = []
-    hunk = False
-    for line in lines:
-        if line.startswith("diff --git "):
-            hunk = False
-            first, _, second = line.removeprefix("diff --git a/").partition(" b/")
-            yield from held
-            held = []
-            yield f"diff --git a/{second} b/{first}"
-        elif found := _HEADER.match(line):
-            hunk = True
-            yield from held
-            held = []
-            yield f"@@ -{found[2]} +{found[1]} @@{line[found.end() :]}"
-        elif hunk and line.startswith("+"):
-            yield f"-{line[1:]}"
-        elif hunk and line.startswith("-"):
-            held.append(f"+{line[1:]}")
-        elif hunk:
-            yield from held
-            held = []
-            yield line
-        else:
-            swapped = next((key for key in _SWAPPED if line.startswith(key)), None)
-            if swapped in ("--- ", "rename from ", "old mode "):
-                held.append(_swapped(line, swapped))
-            elif swapped is not None:
-                yield _swapped(line, swapped)
-                yield from held
-                held = []
-            else:
-                yield line
-    yield from held
-
-
-def _swapped(line: str, key: str) -> str:
-    rest = line[len(key) :]
-    if key in ("--- ", "+++ "):
-        rest = re.sub(r"^[ab]/", lambda found: "b/" if found[0] == "a/" else "a/", rest)
-    return f"{_SWAPPED[key]}{rest}"
+def _reversed_part(part: str) -> str:
+    """A hunk, or what stands before the first one of a file."""
+    if part.startswith("@@ "):
+        part = re.sub(r"^@@ -(\S+) \+(\S+) @@", r"@@ -\2 +\1 @@", part)
+        return re.sub(r"^[+-]", lambda sign: "-" if sign[0] == "+" else "+", part, flags=re.MULTILINE)
+    for pattern, turned in _HEAD:
+        part = re.sub(pattern, turned, part, flags=re.MULTILINE)
+    made = re.sub(r"^new file mode", "\0", part, flags=re.MULTILINE)
+    return re.sub(r"^deleted file mode", "new file mode", made, flags=re.MULTILINE).replace("\0", "deleted file mode")
 
 
 _CONDA = "[ ! -f /opt/miniconda3/bin/activate ] || . /opt/miniconda3/bin/activate testbed\n"
 _KEPT = ("instance_id", "repo", "org", "number", "version", "language", "difficulty", "created_at")
-_NAMES = (
-    "Automattic/wp-calypso apache/druid apache/lucene astral-sh/ruff astropy/astropy axios/axios babel/babel "
-    "briannesbitt/carbon burntsushi/ripgrep caddyserver/caddy chartjs/Chart.js diegomura/react-pdf django/django "
-    "facebook/docusaurus faker-ruby/faker fastlane/fastlane fluent/fluentd fmtlib/fmt gin-gonic/gin gohugoio/hugo "
-    "google/gson hashicorp/terraform immutable-js/immutable-js javaparser/javaparser jekyll/jekyll "
-    "jordansissel/fpm jqlang/jq laravel/framework markedjs/marked marshmallow-code/marshmallow "
-    "matplotlib/matplotlib micropython/micropython mrdoob/three.js mwaskom/seaborn nlohmann/json nushell/nushell "
-    "pallets/flask php-cs-fixer/php-cs-fixer phpoffice/phpspreadsheet preactjs/preact processing/p5.js "
-    "projectlombok/lombok prometheus/prometheus psf/requests pvlib/pvlib-python pydata/xarray pydicom/pydicom "
-    "pylint-dev/astroid pylint-dev/pylint pytest-dev/pytest pyvista/pyvista reactivex/rxjava redis/redis "
-    "rubocop/rubocop scikit-learn/scikit-learn sharkdp/bat sphinx-doc/sphinx sqlfluff/sqlfluff sympy/sympy "
-    "tokio-rs/axum tokio-rs/tokio uutils/coreutils valkey-io/valkey vuejs/core "
-)
-_SWEBENCH_KNOWS = frozenset(_NAMES.split())
 _HOME = "/home"
 """Where images of Multi-SWE have their repositories, and the patches and scripts that judge them."""
+_OPTIONS = ("number", "number_interval", "tag")
 _MULTI_SWE_FILES = ("fix.patch", "test.patch", "run.sh", "test-run.sh", "fix-run.sh", "prepare.sh")
 _FAMILIES = {
     "pytest": "pytest",
@@ -228,24 +179,26 @@ def _form_of(row: Row) -> Callable[[Row], Fields]:
         if needed <= columns and not absent & columns:
             return form
     if {"test_patch", "version", "FAIL_TO_PASS"} <= columns:
-        if (repo := text_of(row, "repo")) not in _SWEBENCH_KNOWS:
-            row.refuse(
-                "eval_script",
-                f"is missing, and `swebench` does not know the repository {repo!r}, so that it cannot be made: "
-                "such rows (SWE-Gym has them) need columns image_name and test_cmd",
-            )
         row.refuse(
             "eval_script",
-            "is missing: these are rows of SWE-bench before release 5; convert them once with "
-            "`uv run scripts/convert_swe_bench.py ROWS NEW_ROWS` (in the repository of opencode-env)",
+            "is missing: rows of SWE-bench before release 5 are converted once with `uv run "
+            "scripts/convert_swe_bench.py ROWS NEW_ROWS` (in the repository of opencode-env); those of repositories "
+            "that `swebench` does not know (SWE-Gym has them) need columns image_name and test_cmd",
         )
     row.refuse(
         "swe", f"is missing, and the columns are those of no known dataset of this kind: {', '.join(sorted(columns))}"
     )
 
 
-def _both(row: Row) -> Fields:
-    return {name.lower(): names_of(row, name) for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
+def _plain(row: Row, *image: str) -> Fields:
+    """What most forms have under the same names; `image`: the columns that may name it."""
+    return {
+        **{name.lower(): names_of(row, name) for name in ("FAIL_TO_PASS", "PASS_TO_PASS")},
+        "IMAGE": text_of(row, *image),
+        "base_commit": text_of(row, "base_commit") or None,
+        "test_patch": text_of(row, "test_patch"),
+        "gold_patch": text_of(row, "patch"),
+    }
 
 
 def _r2e(row: Row) -> Fields:
@@ -269,19 +222,18 @@ def _swebench(row: Row) -> Fields:
     if kind not in ("", "pass_and_fail", "fail_only"):
         row.refuse("eval_type", f'is {kind!r}, and neither "pass_and_fail" nor "fail_only"')
     parser = required_text(row, "log_parser")
+    fields = _plain(row, "image", "image_name", "docker_image")
+    if text_of(row, "image", "image_name"):
+        # Images of SWE-bench have a commit of their own above the base commit.
+        fields["base_commit"] = None
     return {
-        **_both(row),
-        "IMAGE": text_of(row, "image", "image_name", "docker_image"),
+        **fields,
         "command": required_text(row, "eval_script"),
         "parser": parser if ":" in parser or parser in PARSERS else f"swebench:{parser}",
         "options": {"repo": text_of(row, "repo"), "version": text_of(row, "version")},
-        # Images of SWE-bench have a commit of their own above the base commit.
-        "base_commit": None if text_of(row, "image", "image_name") else text_of(row, "base_commit") or None,
-        "test_patch": text_of(row, "test_patch"),
         "command_applies_tests": True,
         "skipped_is_kept": True,
         "fail_only": kind == "fail_only",
-        "gold_patch": text_of(row, "patch"),
     }
 
 
@@ -312,9 +264,7 @@ def _multi_swe(row: Row) -> Fields:
         "base_commit": base.get("sha") or None,
         "command": text_of(row, "test_cmd") or f"bash {_HOME}/fix-run.sh",
         "parser": f"multi-swe:{org}/{repo}",
-        "options": {
-            name: row.values[name] for name in ("number", "number_interval", "tag") if row.cell(name) is not None
-        },
+        "options": {name: row.values[name] for name in _OPTIONS if row.cell(name) is not None},
         "fail_to_pass": [test for name in ("f2p", "s2p", "n2p") for test in _tests_of(row, f"{name}_tests")],
         "pass_to_pass": _tests_of(row, "p2p_tests"),
         "test_patch": text_of(row, "test_patch"),
@@ -348,24 +298,21 @@ def _tests_of(row: Row, name: str) -> list[str]:
 
 def _swesmith(row: Row) -> Fields:
     name = required_text(row, "instance_id")
-    checkout = f"git checkout -q {shlex.quote(name)}"
+    branch = f"{'refs/bundle/heads/' if text_of(row, 'bundle') else ''}{shlex.quote(name)}"
     removed = 'case "$(git log -1 --format=%s)" in *"Remove F2P Tests"*) git checkout -q HEAD~1;; esac'
-    bundled = f"git checkout -q refs/bundle/heads/{shlex.quote(name)}"
-    return {
-        **_both(row),
-        "IMAGE": text_of(row, "image_name", "image"),
-        "SETUP": [f"{bundled if text_of(row, 'bundle') else checkout} && {removed}"],
-        "command": text_of(row, "test_cmd") or _profile_command(row),
-        "parser": f"swesmith:{name.rsplit('.', 1)[0]}",
-        "gold_patch": reversed_patch(text_of(row, "patch")),
-    }
-
-
-def _profile_command(row: Row) -> str:
     try:
-        return command_elsewhere(row.values)
+        command = text_of(row, "test_cmd") or command_elsewhere(row.values)
     except ValueError as error:
         row.refuse("test_cmd", f"is missing: {error}")
+    return {
+        **_plain(row, "image_name", "image"),
+        "SETUP": [f"git checkout -q {branch} && {removed}"],
+        "command": command,
+        "parser": f"swesmith:{name.rsplit('.', 1)[0]}",
+        "base_commit": None,
+        "test_patch": "",
+        "gold_patch": reversed_patch(text_of(row, "patch")),
+    }
 
 
 def _rebench(row: Row) -> Fields:
@@ -375,14 +322,10 @@ def _rebench(row: Row) -> Fields:
     if not listed or not all(isinstance(command, str) for command in listed):
         row.refuse("install_config", "must name test_cmd: a command, or a list of commands")
     return {
-        **_both(row),
-        "IMAGE": text_of(row, "image_name", "docker_image"),
+        **_plain(row, "image_name", "docker_image"),
         "WORKDIR": f"/{required_text(row, 'repo').rsplit('/', 1)[-1]}",
-        "base_commit": text_of(row, "base_commit") or None,
         "command": "FAIL=0\n" + "".join(f"{command} || FAIL=1\n" for command in listed) + "exit $FAIL\n",
         "parser": _known_parser(row, str(config.get("log_parser") or "")),
-        "test_patch": text_of(row, "test_patch"),
-        "gold_patch": text_of(row, "patch"),
     }
 
 
@@ -395,29 +338,20 @@ def _known_parser(row: Row, name: str) -> str:
 
 
 def _swelego(row: Row) -> Fields:
-    return {
-        **_both(row),
-        "IMAGE": text_of(row, "image_name", "docker_image"),
-        "base_commit": text_of(row, "base_commit") or None,
-        "command": _CONDA + required_text(row, "test_cmd"),
-        "test_patch": text_of(row, "test_patch"),
-        "gold_patch": text_of(row, "patch"),
-    }
+    return {**_plain(row, "image_name", "docker_image"), "command": _CONDA + required_text(row, "test_cmd")}
 
 
 def _scaleswe(row: Row) -> Fields:
-    setup, names = commands(row, "pre_commands"), _both(row)
+    setup, fields = commands(row, "pre_commands"), _plain(row, "image_url", "image_name")
     files = {"test_fail_to_pass.py": script} if (script := text_of(row, "f2p_script")) else {}
-    tests = shlex.join([*names["fail_to_pass"], *names["pass_to_pass"]])
+    tests = shlex.join([*fields["fail_to_pass"], *fields["pass_to_pass"]])
     return {
-        **names,
-        "IMAGE": text_of(row, "image_url", "image_name"),
+        **fields,
         "SETUP": setup or None,
         "base_commit": None if setup else text_of(row, "parent_commit", "base_commit") or None,
         "command": text_of(row, "test_cmd") or f"python -m pytest -rA -o addopts= {tests}",
         "test_patch": text_of(row, "f2p_patch"),
         "test_files": files,
-        "gold_patch": text_of(row, "patch"),
     }
 
 
