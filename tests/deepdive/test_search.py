@@ -13,8 +13,8 @@ from tests.deepdive.fake_web import KEY, FakeWeb, fake_web
 
 
 def options(fake: FakeWeb, **more: Any) -> Options:
-    """Options for the fake endpoint, whose pages are on the loopback."""
-    return Options(url=f"{fake.url}/search", **{"allow_private": True, "timeout": 5.0, **more})
+    """Options for the fake endpoint."""
+    return Options(url=f"{fake.url}/search", **more)
 
 
 async def test_results_are_listed_and_bounded_and_the_key_goes_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,10 +57,11 @@ async def test_a_query_that_alone_is_refused_is_an_answer(status: int, monkeypat
 
 
 async def test_a_flood_is_told_to_wait_and_brings_nothing_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opencode_search.endpoint.PER_MINUTE", 20)
     monkeypatch.setattr("opencode_search.endpoint.PAUSE", 0.01)
     async with fake_web() as fake:
         fake.allowed, fake.busy = 3, 5
-        endpoint = Endpoint(options(fake, per_minute=20))
+        endpoint = Endpoint(options(fake))
         found = await asyncio.gather(*(endpoint.search("x", 1) for _ in range(30)), return_exceptions=True)
     told = {str(one) for one in found if isinstance(one, Exception)}
     assert told == {"more than 20 searches in a minute; go on with what was found"}
@@ -71,25 +72,26 @@ async def test_a_packed_page_takes_no_more_memory_than_a_plain_one() -> None:
     async with fake_web() as fake:
         tracemalloc.start()
         try:
-            assert "no text" in await open_page(f"{fake.url}/packed", 0, options(fake))
+            assert "no text" in await open_page(f"{fake.url}/packed", 0, private=True)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
         with pytest.raises(Unreadable, match="packed by 'gzip, gzip'"):
-            await open_page(f"{fake.url}/packed?twice=1", 0, options(fake))
+            await open_page(f"{fake.url}/packed?twice=1", 0, private=True)
     assert peak < 100 * MAX_PAGE_BYTES  # a body, its text and the list of its pieces
 
 
-async def test_a_page_is_read_as_text_in_parts() -> None:
+async def test_a_page_is_read_as_text_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opencode_search.pages.MAX_PAGE_CHARS", 2000)
     async with fake_web() as fake:
-        assert await open_page(f"{fake.url}/page", 0, options(fake)) == "t\nThe wall\nhas 4711 stones & no door."
-        first = await open_page(f"{fake.url}/long", 0, options(fake, max_page_chars=2000))
-        last = await open_page(f"{fake.url}/long", 4990, options(fake, max_page_chars=2000))
+        assert await open_page(f"{fake.url}/page", 0, private=True) == "t\nThe wall\nhas 4711 stones & no door."
+        first = await open_page(f"{fake.url}/long", 0, private=True)
+        last = await open_page(f"{fake.url}/long", 4990, private=True)
         assert "[characters 0 to 2000 of 5000; go on with start=2000]" in first
         assert last == "abcdefghij"
         for name, told in (("gone", "HTTP 404"), ("picture", "image/png"), ("round", "too often")):
             with pytest.raises(Unreadable, match=told):
-                await open_page(f"{fake.url}/{name}", 0, options(fake))
+                await open_page(f"{fake.url}/{name}", 0, private=True)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ async def test_a_page_is_read_as_text_in_parts() -> None:
 async def test_only_public_addresses_are_opened(url: str) -> None:
     async with fake_web() as fake:
         with pytest.raises(Unreadable, match=r"not a public address|only http|not an address|there is no"):
-            await open_page(url.format(fake.url), 0, options(fake, allow_private=False))
+            await open_page(url.format(fake.url), 0)
 
 
 async def test_a_redirect_is_checked_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +113,7 @@ async def test_a_redirect_is_checked_as_well(monkeypatch: pytest.MonkeyPatch) ->
         # The loopback counts as public, and nothing else does.
         monkeypatch.setattr("opencode_search.pages.is_public", lambda at: at == "127.0.0.1" or is_public(at))
         with pytest.raises(Unreadable, match=r"169\.254\.169\.254 is not a public address"):
-            await open_page(f"{fake.url}/inside", 0, options(fake, allow_private=False))
+            await open_page(f"{fake.url}/inside", 0)
 
 
 def test_public_addresses_are_told_from_others() -> None:

@@ -47,7 +47,7 @@ def make_server(options: Options) -> MCPServer:
         """Read a web page as text. A long one comes in parts: `start` is the character to go on from."""
         try:
             async with place(pages):
-                return await open_page(url, start, options)
+                return await open_page(url, start, private=options.allow_private)
         except Unreadable as error:
             raise ValueError(str(error)) from error
 

@@ -25,6 +25,10 @@ MAX_SNIPPET_CHARS = 600
 MAX_RESPONSE_BYTES = 2 << 20
 CONTROL = "weather"
 """Our own query."""
+SECONDS = 15.0
+"""For one request, and for one page."""
+PER_MINUTE = 60
+"""The most searches of one rollout; a further one is told to wait."""
 QUEUED, PATIENCE, _LEAST = 10.0, 35.0, 5.0
 """Seconds for which a query waits for those before it, for which it is asked again, and that a request has at least:
 altogether fewer than a tool backend has for a call."""
@@ -59,19 +63,12 @@ class Options:
     results: str = _option("organic", "where the list of results is in the answer; dots lead inwards")
     key_header: str = _option("X-API-KEY", "header that carries the key")
     key_prefix: str = _option("", 'text before the key, "Bearer " for most endpoints')
-    timeout: float = _option(15.0, "seconds for one request, and for one page")
-    max_page_chars: int = _option(20_000, "characters of a page that one call of `open` returns")
-    per_minute: int = _option(60, "the most searches of one rollout in a minute; a further one is told to wait")
     allow_private: bool = _option(False, "let `open` reach addresses of this machine and its networks")
 
 
 @asynccontextmanager
 async def place(places: asyncio.Semaphore) -> AsyncIterator[None]:
-    """One of the places of calls that run at once.
-
-    Raises:
-        ValueError: there was none in time; the text is for the agent.
-    """
+    """One of the places of calls that run at once; a `ValueError` for the agent if there is none in time."""
     try:
         async with asyncio.timeout(QUEUED):
             await places.acquire()
@@ -89,7 +86,7 @@ class Endpoint:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._turn = asyncio.Semaphore(1)
-        self._begun: deque[float] = deque(maxlen=options.per_minute)
+        self._begun: deque[float] = deque(maxlen=PER_MINUTE)
 
     async def search(self, query: str, count: int = MAX_RESULTS) -> str:
         """The results as a numbered list of title, address and snippet.
@@ -104,7 +101,7 @@ class Endpoint:
     async def _decided(self, query: str, count: int) -> str:
         now = time.monotonic()
         if len(self._begun) == self._begun.maxlen and now - self._begun[0] < 60:
-            raise ValueError(f"more than {self._options.per_minute} searches in a minute; go on with what was found")
+            raise ValueError(f"more than {PER_MINUTE} searches in a minute; go on with what was found")
         self._begun.append(now)
         pause, ours_answered, end = PAUSE, False, now + PATIENCE
         while True:
@@ -127,7 +124,7 @@ class Endpoint:
     async def _asked(self, query: str, count: int, end: float) -> tuple[str, str]:
         """Why there are no results, or an empty text; and the results."""
         options, key = self._options, os.environ.get(KEY_VARIABLE, "")
-        seconds = min(options.timeout, max(end - time.monotonic(), _LEAST))
+        seconds = min(SECONDS, max(end - time.monotonic(), _LEAST))
         asked = {options.query_field: query[:MAX_QUERY_CHARS], options.count_field: count}
         parameters: Mapping[str, Any] = {"json": asked} if options.method == "POST" else {"params": asked}
         headers = CODINGS | ({options.key_header: f"{options.key_prefix}{key}"} if key else {})
@@ -151,11 +148,8 @@ class Endpoint:
 
 
 async def read_body(response: httpx.Response, most: int) -> bytes:
-    """The first `most` bytes of a body, of which no more is ever unpacked.
-
-    Raises:
-        ValueError: it is packed otherwise than by one gzip or deflate.
-    """
+    """The first `most` bytes of a body, of which no more is ever unpacked; a `ValueError` if it is packed otherwise
+    than by one gzip or deflate."""
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("identity", "gzip", "x-gzip", "deflate"):
         raise ValueError(f"a body packed by {coding[:40]!r}")

@@ -13,10 +13,12 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from opencode_search.endpoint import CODINGS, Options, read_body
+from opencode_search.endpoint import CODINGS, SECONDS, read_body
 
 MAX_PAGE_BYTES = 2 << 20
 MAX_URL_CHARS = 2000
+MAX_PAGE_CHARS = 20_000
+"""Of one answer."""
 _REDIRECTS = 5
 _TYPES = ("text/", "application/json", "application/xhtml", "application/xml")
 _UNICAST = ipaddress.ip_network("2000::/3")
@@ -37,15 +39,15 @@ class Unreadable(Exception):
     """The page cannot be read; the text is for the agent."""
 
 
-async def open_page(url: str, start: int, options: Options) -> str:
-    """The text of a page from character `start` on, at most `max_page_chars` of it.
+async def open_page(url: str, start: int, *, private: bool = False) -> str:
+    """The text of a page from character `start` on, at most `MAX_PAGE_CHARS` of it.
 
-    Raises:
-        Unreadable: it is not to be had, or not to be read.
+    With `private`, addresses of this machine and its networks are opened, too. An `Unreadable` if the page is not to be
+    had, or not to be read.
     """
     try:
-        async with asyncio.timeout(options.timeout):
-            kind, body = await _fetched(url, options)
+        async with asyncio.timeout(SECONDS):
+            kind, body = await _fetched(url, private)
     except ValueError as error:
         raise Unreadable(f"the page cannot be read: {error}") from error
     except (httpx.HTTPError, TimeoutError) as error:
@@ -53,16 +55,16 @@ async def open_page(url: str, start: int, options: Options) -> str:
     text = body.decode(errors="replace")
     text = await asyncio.to_thread(text_of, text) if "html" in kind else text
     start = min(max(start, 0), len(text))
-    part = text[start : start + options.max_page_chars]
+    part = text[start : start + MAX_PAGE_CHARS]
     end = start + len(part)
     more = f"\n\n[characters {start} to {end} of {len(text)}; go on with start={end}]" if end < len(text) else ""
     return (part or "The page holds no text.") + more
 
 
-async def _fetched(url: str, options: Options) -> tuple[str, bytes]:
-    async with httpx.AsyncClient(timeout=options.timeout, trust_env=False, follow_redirects=False) as client:
+async def _fetched(url: str, private: bool) -> tuple[str, bytes]:
+    async with httpx.AsyncClient(timeout=SECONDS, trust_env=False, follow_redirects=False) as client:
         for _ in range(_REDIRECTS + 1):
-            target, headers, extensions = await _checked(url, options)
+            target, headers, extensions = await _checked(url, private)
             async with client.stream("GET", target, headers=headers, extensions=extensions) as response:
                 if response.is_redirect:
                     url = urljoin(url, response.headers.get("location", ""))
@@ -74,7 +76,7 @@ async def _fetched(url: str, options: Options) -> tuple[str, bytes]:
     raise Unreadable("the page leads to another one too often")
 
 
-async def _checked(url: str, options: Options) -> tuple[str, dict[str, str], dict[str, str]]:
+async def _checked(url: str, private: bool) -> tuple[str, dict[str, str], dict[str, str]]:
     """The URL with the address in the place of the name, and what tells the server the name."""
     try:
         parts = urlsplit(url)
@@ -88,7 +90,7 @@ async def _checked(url: str, options: Options) -> tuple[str, dict[str, str], dic
     except (OSError, UnicodeError) as error:
         raise Unreadable(f"there is no {host}") from error
     addresses = [str(entry[4][0]) for entry in looked]
-    if not options.allow_private and not all(map(is_public, addresses)):
+    if not private and not all(map(is_public, addresses)):
         raise Unreadable(f"{host} is not a public address")
     address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
     target = parts._replace(netloc=f"{address}:{port}", fragment="").geturl()
