@@ -58,9 +58,6 @@ class RemoteHybridMathConfig(MathConfig):
     """Path in the sandbox of the file that holds the answer, below the work directory unless it is absolute."""
     scorer_timeout: float = Field(30.0, gt=0, allow_inf_nan=False)
     """Seconds for the scorer in the sandbox, start-up included; beyond them the rollout is an error."""
-    accept_in_box_scoring: bool = False
-    """Score in the sandbox even where the agent could have replaced its programs (a container in which it is root).
-    False: there the answer is taken out and verified on the host."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,6 @@ class _Scorer:
     """Its interpreter, absolute or by name."""
     library: str
     """The directory or zip file that holds it."""
-    exposed: bool = False
-    """Whether an agent that is root there may have replaced its programs, or left something that kills the scorer."""
 
 
 class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
@@ -111,12 +106,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             "unrounded": self.config.accept_unrounded,
         }
         try:
-            result = await self._asked(runtime, scorer, request)
-        except ScorerLost as error:
-            if not scorer.exposed:
-                raise
-            logger.warning("sandbox %s: the scorer was lost twice (%s): a score of 0", runtime.name, error)
-            return Ruling(RulesResult(False, "scorer_lost"), place="sandbox")
+            result = await _run_scorer(runtime, scorer, request, self.config.scorer_timeout)
         except _CannotStart as error:
             if isinstance(runtime, TrustedSystem):
                 raise ScoringError(f"the scorer does not start in the local sandbox: {error}") from error
@@ -124,29 +114,19 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             return await self.rule_on_file(reference, runtime, path, task.prompt_text)
         return _ruling(result, self.config.timeout_seconds)
 
-    async def _asked(self, runtime: vf.Runtime, scorer: _Scorer, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The scorer's result; where the agent can have killed it, it is asked once more."""
-        seconds = self.config.scorer_timeout
-        if scorer.exposed:
-            with contextlib.suppress(ScorerLost):
-                return await _run_scorer(runtime, scorer, request, seconds)
-        return await _run_scorer(runtime, scorer, request, seconds)
-
     async def _scorer(self, task: vf.TaskData, runtime: vf.Runtime) -> _Scorer | None:
         """Where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
         if isinstance(runtime, TrustedSystem):
             return await self._in_trusted_system(runtime, runtime.trusted_python)
-        others = False
-        if task.agent_user is not None and supports_users(runtime):
-            failure = f"the processes of agent_user {task.agent_user!r} could not be ended"
-            argv = program_argv("kill_user.sh", task.agent_user)
-            ended = await run_checked(runtime, argv, failure, error=ScoringError)
-            others = ended.stdout.strip() != "0"  # root's are not
-        if not (others or self.config.accept_in_box_scoring) or not starts_processes(runtime):
+        if task.agent_user is None or not supports_users(runtime):
+            return None
+        failure = f"the processes of agent_user {task.agent_user!r} could not be ended"
+        ended = await run_checked(runtime, program_argv("kill_user.sh", task.agent_user), failure, error=ScoringError)
+        if ended.stdout.strip() == "0" or not starts_processes(runtime):  # root's are not ended
             return None
         bundle = await ensure_bundle()
         try:
-            return _Scorer("python3", await self._uploaded(runtime, bundle), exposed=not others)
+            return _Scorer("python3", await self._uploaded(runtime, bundle))
         except (ScoringError, vf.SandboxError) as error:
             # An agent can have filled the disk.
             await require_alive(runtime, "uploading the scorer")

@@ -22,7 +22,6 @@ from opencode_rubrics import (
 )
 from opencode_rubrics.math import scorer_bundle
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
-from opencode_rubrics.math.verdict_programs.in_sandbox import READY
 from rollout_sandbox.compat import backend_of
 
 from tests.rubrics.judge_server import Step, judge_server
@@ -178,24 +177,22 @@ async def test_no_room_for_the_bundle_is_an_error(confined_math: Place, shared_c
 
 @pytest.mark.podman
 async def test_an_image_without_a_usable_python_is_scored_outside_of_it(place_of: PlaceOf) -> None:
-    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_of("root") as place:
+    async with place_of("bare-agent-user") as place:
         await place.do("echo 0.5 > /app/answer.txt")
-        scored = await score(rubric, place.box, r"\frac{1}{2}")
+        await place.box.run(["sh", "-c", "rm $(command -v python3)"], {})
+        scored = await score(place.rubric, place.box, r"\frac{1}{2}", agent_user="agent")
         assert (scored.reward, scored.record["place"]) == (1.0, "host")
-    await rubric.teardown()
 
 
 @pytest.mark.podman
-async def test_a_root_agent_is_scored_inside_only_if_the_user_accepts_it(place_of: PlaceOf) -> None:
-    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
+async def test_the_answer_of_a_root_agent_is_scored_outside_and_others_by_our_own_scorer(place_of: PlaceOf) -> None:
     async with place_of("bare-agent-user") as place:
         await place.do("echo 5 > /app/answer.txt")
         assert (await score(place.rubric, place.box, "5")).record["place"] == "host"
         assert (await score(place.rubric, place.box, "5", agent_user="root")).record["place"] == "host"
         # An image's own scorer is another one than ours.
         await place.box.write((await ensure_bundle()).archive_target, b"an older one")
-        assert (await score(rubric, place.box, "5")).record["place"] == "sandbox"
+        assert (await score(place.rubric, place.box, "5", agent_user="agent")).record["place"] == "sandbox"
 
 
 async def test_the_bundle_is_made_once_and_a_cache_that_cannot_be_written_is_an_error(
@@ -237,28 +234,13 @@ async def test_a_hook_that_is_cancelled_keeps_no_other_from_running(confined_mat
 
 
 @pytest.mark.podman
-async def test_a_scorer_that_a_root_agent_ends_again_and_again_is_a_zero(place_of: PlaceOf) -> None:
-    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
-    async with place_of("root") as place:
-        # As one that is killed as soon as it is up.
-        program = rf"#!/bin/sh\necho x >> /opt/runs\necho {READY}; exit 137\n"
-        await place.do("echo 5 > /app/answer.txt; rm $(command -v python3)")
-        await place.do(f"printf '{program}' > /usr/bin/python3; chmod 755 /usr/bin/python3")
-        scored = await score(rubric, place.box, "5")
-        assert (scored.reward, scored.reason, scored.record["place"]) == (0, "scorer_lost", "sandbox")
-        assert await place.do("cat /opt/runs") == "x\nx\n"
-
-
-@pytest.mark.podman
 async def test_a_shell_that_a_root_agent_replaced_is_no_error_of_the_scorer(place_of: PlaceOf) -> None:
-    rubric = RemoteHybridMathRubric(RemoteHybridMathConfig(max_workers=1, accept_in_box_scoring=True))
     async with place_of("root") as place:
         await place.do("echo 5 > /app/answer.txt; cp -L /bin/sh /opt/real; printf '#!/opt/real\\nexit 3\\n' > /opt/sh")
         await place.do("chmod 755 /opt/sh; ln -sf false /usr/bin/true; mv /opt/sh $(readlink -f /bin)/sh")
         for right, answer in ((1, "5"), (0, "6")):
-            scored = await score(rubric, place.box, answer)
+            scored = await score(place.rubric, place.box, answer)
             assert (scored.reward, scored.record["place"]) == (right, "host")
-    await rubric.teardown()
 
 
 @pytest.mark.podman
