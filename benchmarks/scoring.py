@@ -31,7 +31,7 @@ from mathverdict.finals import finals_of_file, reference_value
 from opencode_rubrics import RemoteHybridMathConfig, RemoteHybridMathRubric
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
 from opencode_rubrics.math.worker_pool import WorkerPool, usable_cores
-from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 from rollout_sandbox.podman import PodmanConfig, provision_podman
 
 from benchmarks._containers import containers
@@ -165,7 +165,7 @@ def _trace(data: _Data) -> vf.Trace[Any, Any, Any]:
 
 @asynccontextmanager
 async def confined(rubric: RemoteHybridMathRubric) -> AsyncIterator[vf.Runtime]:
-    binds = [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
+    binds = list(await rubric.shared_directories())
     async with provision_confined(LocalSandboxConfig(), binds, name=None, env={}) as box:
         yield box
 

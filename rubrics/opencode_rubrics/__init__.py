@@ -17,7 +17,7 @@ from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
 from opencode_rubrics.judge import JudgeError, JudgeRubric, JudgeRubricConfig
 from opencode_rubrics.registry import AnyRubricConfig, live_rubric, rubrics_in_use
 from opencode_rubrics.remote_hybrid_math import RemoteHybridMathConfig, RemoteHybridMathRubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, SharedDirectory
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe_tests import SweTestsConfig, SweTestsRubric
 from opencode_rubrics.task_tests import TaskTestsConfig, TaskTestsRubric
@@ -50,7 +50,6 @@ __all__ = [
     "RubricGroupConfig",
     "SandboxFileError",
     "ScoringError",
-    "SharedDirectory",
     "SweProblem",
     "SweTestsConfig",
     "SweTestsRubric",

@@ -6,10 +6,11 @@ from typing import Any, Literal, Self
 import verifiers.v1 as vf
 from pydantic import Field, model_validator
 from pydantic_config import BaseConfig
+from rollout_sandbox.confined.config import Bind
 from rollout_sandbox.toolbox.scoring import not_the_agents
 
 from opencode_rubrics.registry import AnyRubricConfig, live_rubric
-from opencode_rubrics.rubric import UNREADABLE, AnyTrace, Rubric, RubricConfig, SharedDirectory, pay_nothing
+from opencode_rubrics.rubric import UNREADABLE, AnyTrace, Rubric, RubricConfig, pay_nothing
 
 
 class RubricMember(BaseConfig):
@@ -50,7 +51,7 @@ class RubricGroup(Rubric[RubricGroupConfig]):
         """The live rubrics of the group, whose cleanup hooks run as well."""
         return [live_rubric(member.rubric) for member in self.config.members]
 
-    async def shared_directories(self) -> Sequence[SharedDirectory]:
+    async def shared_directories(self) -> Sequence[Bind]:
         """What any member wants to see in the confined local sandbox."""
         found = [directory for rubric in self.members for directory in await rubric.shared_directories()]
         return list(dict.fromkeys(found))

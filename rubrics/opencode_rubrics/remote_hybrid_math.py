@@ -24,6 +24,7 @@ from typing import Any, Literal
 import verifiers.v1 as vf
 from pydantic import Field
 from rollout_sandbox.compat import start_process, starts_processes, supports_users
+from rollout_sandbox.confined.config import Bind
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked
 from rollout_sandbox.toolbox.pieces import send_in_pieces
@@ -36,7 +37,7 @@ from opencode_rubrics.hybrid_math import MathConfig, MathRubric, Ruling
 from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
 from opencode_rubrics.math.verdict_programs.in_sandbox import READY
 from opencode_rubrics.math.worker_pool import RulesResult, rules_result
-from opencode_rubrics.rubric import AnyTrace, SharedDirectory
+from opencode_rubrics.rubric import AnyTrace
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.remote_hybrid_math")
 
@@ -81,10 +82,10 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             raise ScoringError('rubric "remote-hybrid-math" needs a live sandbox: use "hybrid-math" to score offline')
         return await super().prepare(task, sandbox)
 
-    async def shared_directories(self) -> Sequence[SharedDirectory]:
+    async def shared_directories(self) -> Sequence[Bind]:
         """The scorer bundle, for the confined local sandbox to show read-only."""
         bundle = await ensure_bundle()
-        return [SharedDirectory(bundle.library, bundle.target)]
+        return [Bind(bundle.library, bundle.target)]
 
     async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> Ruling:
         """The rules' result on the answer file, after the agent's processes were ended."""

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Generic
 import verifiers.v1 as vf
 from pydantic import TypeAdapter, ValidationError, field_serializer
 from pydantic_config import BaseConfig
+from rollout_sandbox.confined.config import Bind
 from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.checked_run import is_infrastructure
 from rollout_sandbox.toolbox.files import SandboxFileError, upload_content
@@ -84,14 +85,6 @@ Scorer = Callable[..., Awaitable[Score]]
 
 
 @dataclass(frozen=True)
-class SharedDirectory:
-    """A host directory that a rubric wants to see in a sandbox, read-only, at the absolute path `target`."""
-
-    source: Path
-    target: str
-
-
-@dataclass(frozen=True)
 class Neutral:
     """An answer of ours in place of the agent's, to tell whether that is to blame."""
 
@@ -135,8 +128,8 @@ class Rubric(Generic[ConfigT]):
         """Further live rubrics that score as part of this one and whose cleanup hooks run with it."""
         return ()
 
-    async def shared_directories(self) -> Sequence[SharedDirectory]:
-        """What the rubric wants to see in the confined local sandbox; asked before the sandbox starts."""
+    async def shared_directories(self) -> Sequence[Bind]:
+        """The host directories that the rubric wants to see in the confined local sandbox; asked before it starts."""
         return ()
 
     async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:

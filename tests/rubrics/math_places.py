@@ -13,7 +13,7 @@ import pytest
 import verifiers.v1 as vf
 from opencode_rubrics import RemoteHybridMathRubric
 from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
-from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
+from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 
 from tests.support.places import podman_box, prime_box
 from tests.support.podman import derived_image
@@ -54,7 +54,7 @@ class Place:
 async def confined_place(
     rubric: RemoteHybridMathRubric, options: LocalSandboxConfig | None = None
 ) -> AsyncIterator[Place]:
-    binds = [Bind(shared.source, shared.target) for shared in await rubric.shared_directories()]
+    binds = list(await rubric.shared_directories())
     async with provision_confined(options or LocalSandboxConfig(), binds) as box:
         yield Place("confined", box, box, rubric)
 

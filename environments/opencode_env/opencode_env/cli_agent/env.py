@@ -403,7 +403,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             require_private_workdir(workdir)
         binds = [*await self.local_binds(agent)]
         if rubrics := _rubrics(task):
-            binds += [Bind(shared.source, shared.target) for shared in await rubrics[0].shared_directories()]
+            binds += await rubrics[0].shared_directories()
         network = asked_network(task.data)
         async with provision_local(self.config.sandbox, binds, task.runtime_env(), workdir, network) as box:
             yield box
