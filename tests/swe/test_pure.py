@@ -171,7 +171,7 @@ def test_what_is_sealed_and_no_json_is_no_evidence() -> None:
     for text in (b"{", b"\xff\xfe", b"[" * 100_000, b"1" * 10_000, b"", b'{"began": 1e999}', b'{"began": NaN}'):
         line = hashlib.sha256(b"s" + text).hexdigest().encode() + b" " + text + b"\n"
         assert read_record(line, "s") is None, text[:20]
-        assert judge(SUITE, "PASSED t.py::a\n", line, "s", 0, unasked)["problem"]
+        assert judge(SUITE, "PASSED t.py::a\n", line, "s", 0, unasked).problem
 
 
 @pytest.mark.usefixtures("programs")
@@ -185,18 +185,18 @@ def test_a_record_nested_deeply_ends_no_process_whatever_its_limit_of_recursion(
 
 def test_a_log_alone_solves_nothing_where_our_record_must_be() -> None:
     log, record = "PASSED t.py::a\n", (sealed("s", {"began": 1}) + sealed("s", ENDED)).encode()
-    assert judge(SUITE, log, record, "s", 0, unasked)["solved"]
-    assert not judge(SUITE, log, b"", "s", 0, unasked)["solved"]
-    assert not judge(SUITE, log, sealed("s", {"began": 1}).encode(), "s", 0, unasked)["solved"]
-    assert not judge(SUITE, log, record, "another", 0, unasked)["solved"]
+    assert judge(SUITE, log, record, "s", 0, unasked).solved
+    assert not judge(SUITE, log, b"", "s", 0, unasked).solved
+    assert not judge(SUITE, log, sealed("s", {"began": 1}).encode(), "s", 0, unasked).solved
+    assert not judge(SUITE, log, record, "another", 0, unasked).solved
     exits = SweProblem(command="pytest", parser="exit-code", fail_to_pass=[EXIT_TEST]).suite
-    assert judge(exits, "", record, "s", 0, unasked)["solved"]
-    assert not judge(exits, "", b"", "s", 0, unasked)["solved"]
-    assert not judge(exits, "", record, "s", 1, unasked)["solved"]
+    assert judge(exits, "", record, "s", 0, unasked).solved
+    assert not judge(exits, "", b"", "s", 0, unasked).solved
+    assert not judge(exits, "", record, "s", 1, unasked).solved
     # Where there is no pytest, or none that takes a plugin, the log is all there is.
-    assert judge(SUITE, log, None, "s", 0, unasked)["solved"]
+    assert judge(SUITE, log, None, "s", 0, unasked).solved
     other = SweProblem(command="run", parser="tap", fail_to_pass=["one"]).suite
-    assert judge(other, "ok 1 - one\n", b"", "s", 0, unasked)["solved"]
+    assert judge(other, "ok 1 - one\n", b"", "s", 0, unasked).solved
 
 
 def test_what_is_left_of_the_untouched_tree_is_in_nobodys_way() -> None:

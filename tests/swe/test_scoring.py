@@ -253,7 +253,7 @@ async def test_a_run_with_the_gold_patch_takes_no_time_of_the_scoring(
     """Else a run that uses up half of it and breaks off would have the gold patch's end as an error."""
     (task,) = tasks_of([swelego(CALCULATOR)], tmp_path)
     problem = _problem(task).model_copy(update={"parser": parser})
-    ended = SuiteRun(CommandResult("", 0, 0.0, "", "", timed_out=False), recorded=True, solved=True)
+    ended = SuiteRun(ended=CommandResult("", 0, 0.0, "", "", timed_out=False), recorded=True, solved=True)
     scoring, seen = Watched(), list[str]()
 
     async def attempt(*_: Any, **__: Any) -> tuple[SuiteRun, str]:

@@ -39,7 +39,7 @@ from opencode_rubrics.swe.programs import argv_of, text_of
 from opencode_rubrics.swe.reader import ReaderError, reader
 from opencode_rubrics.swe.transfer import put
 from opencode_rubrics.swe.tree import TreeError, module_folders
-from opencode_rubrics.swe.verdict import ENDS, EXIT_MARK, STARTS
+from opencode_rubrics.swe.verdict import ENDS, EXIT_MARK, STARTS, Judged
 
 MAX_SHOWN_PATCH = 256 << 10
 """Bytes of a patch that are kept on the trace."""
@@ -85,30 +85,13 @@ class StagingError(Exception):
     """A patch does not apply; the message says which and why."""
 
 
-@dataclass
-class SuiteRun:
-    """What one run showed."""
+@dataclass(kw_only=True)
+class SuiteRun(Judged):
+    """What one run showed; states of tests only where it is read `whole`."""
 
     ended: CommandResult
     log: str = ""
     """All of it for a run that is read `whole`, else its end."""
-    problem: str = ""
-    """Why it is not evidence; empty if it is."""
-    recorded: bool = False
-    """Whether the plugin's record is there, of all sessions that began."""
-    collected: int = 0
-    """Tests that pytest collected, by the record."""
-    replaced: int = 0
-    """Functions of pytest and its like that were others at the end of a session than at its beginning."""
-    disagreeing: int = 0
-    """Tests that the log alone says passed."""
-    fixed: int = 0
-    """Tests of `fail_to_pass` that passed, or of `exact` that are as expected."""
-    kept: int = 0
-    """Tests of `pass_to_pass` that passed."""
-    solved: bool = False
-    states: dict[str, str] = field(default_factory=dict)
-    """Status by test, as log and record agree; of a run that is read `whole`."""
     record: tuple[bytes, str] = (b"", "")
     """The record as it was written, and its key."""
     installed_change: bool = False
@@ -246,7 +229,7 @@ async def _staged(
 
 
 def _not_run(problem: str) -> SuiteRun:
-    return SuiteRun(CommandResult("", 0, 0.0, "", "", timed_out=False), problem=problem)
+    return SuiteRun(ended=CommandResult("", 0, 0.0, "", "", timed_out=False), problem=problem)
 
 
 async def stage_tests(box: vf.Runtime, problem: SweProblem, workdir: str) -> None:
@@ -361,7 +344,7 @@ async def _read(
 ) -> SuiteRun:
     """What a run is worth by what it left; without a `record`, none was asked for."""
     found = record if isinstance(record, bytes) else b""
-    made = SuiteRun(ended, record=(found, secret))
+    made = SuiteRun(ended=ended, record=(found, secret))
     if isinstance(log, str):
         made.problem = f"there is no log ({log})"
         return made

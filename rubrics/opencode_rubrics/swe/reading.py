@@ -129,7 +129,7 @@ class Reading:
         text = log.decode(errors="replace")
         given = record if recording else None
         made = judge(suite, text, given, secret, exit_code, lambda part: read_foreign(foreign, part))
-        return {**made, "problem": made["problem"][:1000], "states": made["states"] if whole else {}}
+        return {**vars(made), "problem": made.problem[:1000], "states": made.states if whole else {}}
 
     def artifact(self, archive: bytes, name: str) -> Result:
         """What an agent's sandbox gave for what is at `name` in a directory, as it may be put into another."""

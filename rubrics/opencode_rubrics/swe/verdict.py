@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 from opencode_rubrics.swe.parsers import (
@@ -65,19 +65,27 @@ class Session:
     states: dict[str, str]
 
 
-class Judged(TypedDict):
+@dataclass(kw_only=True)
+class Judged:
     """What a run is worth."""
 
-    problem: str
+    problem: str = ""
     """Why it is not evidence; empty if it is."""
-    recorded: bool
-    collected: int
-    replaced: int
-    disagreeing: int
-    fixed: int
-    kept: int
-    solved: bool
-    states: dict[str, str]
+    recorded: bool = False
+    """Whether the plugin's record is there, of all sessions that began."""
+    collected: int = 0
+    """Tests that pytest collected, by the record."""
+    replaced: int = 0
+    """Functions of pytest and its like that were others at the end of a session than at its beginning."""
+    disagreeing: int = 0
+    """Tests that the log alone says passed."""
+    fixed: int = 0
+    """Tests of `fail_to_pass` that passed, or of `exact` that are as expected."""
+    kept: int = 0
+    """Tests of `pass_to_pass` that passed."""
+    solved: bool = False
+    states: dict[str, str] = field(default_factory=dict)
+    """Status by test, as log and record agree."""
 
 
 def judge(
@@ -89,26 +97,23 @@ def judge(
     foreign: Callable[[str], dict[str, str]],
 ) -> Judged:
     """The verdict on a run; `foreign` reads logs that no parser of ours does. A `record` of None was not asked for."""
-    made: Judged = {
-        "problem": "", "recorded": False, "collected": 0, "replaced": 0, "disagreeing": 0, "fixed": 0, "kept": 0,
-        "solved": False, "states": {},
-    }  # fmt: skip
+    made = Judged()
     sessions: list[Session] | None = []
     if record or (record is not None and suite["pytest"]):
         sessions = read_record(record, secret)
     if sessions is None:
-        made["problem"] = "a session of pytest has begun and not ended, or none has begun, or its record is not ours"
+        made.problem = "a session of pytest has begun and not ended, or none has begun, or its record is not ours"
         return made
-    made["recorded"] = bool(sessions)
-    made["collected"] = sum(session.collected for session in sessions)
-    made["replaced"] = sum(session.replaced for session in sessions)
+    made.recorded = bool(sessions)
+    made.collected = sum(session.collected for session in sessions)
+    made.replaced = sum(session.replaced for session in sessions)
     if suite["parser"] == "exit-code":
         _judge_exit(made, suite["command"], log, secret, exit_code)
     else:
         _judge_log(made, suite, log, sessions, secret, exit_code, foreign)
     lists = suite["fail_to_pass"], suite["pass_to_pass"], suite["exact"], suite["skipped_is_kept"]
-    made["fixed"], made["kept"], solved = decided(*lists, made["states"], suite["fail_only"])
-    made["solved"] = solved and not made["problem"]
+    made.fixed, made.kept, solved = decided(*lists, made.states, suite["fail_only"])
+    made.solved = solved and not made.problem
     return made
 
 
@@ -119,13 +124,13 @@ def _judge_exit(made: Judged, command: str, log: str, secret: str, exit_code: in
     else:
         mark = f"{EXIT_MARK}_{secret}"
         if log.count(EXIT_MARK) != log.count(mark):
-            made["problem"] = "the log holds an exit code that the script has not printed"
+            made.problem = "the log holds an exit code that the script has not printed"
             return
         said = {line[len(mark) + 1 :].strip() for line in log.split("\n") if line.startswith(f"{mark}=")}
         code = said.pop() if len(said) == 1 else None
         code = code if code is not None and code.removeprefix("-").isdecimal() else None
-    made["problem"] = "" if code is not None else "the script has not said how its suite ended"
-    made["states"] = {} if code is None else {EXIT_TEST: PASSED if code == "0" else FAILED}
+    made.problem = "" if code is not None else "the script has not said how its suite ended"
+    made.states = {} if code is None else {EXIT_TEST: PASSED if code == "0" else FAILED}
 
 
 def _judge_log(
@@ -141,16 +146,16 @@ def _judge_log(
         head, found_start, log = log.partition(f"{STARTS} {secret}")
         log, found_end, _ = log.rpartition(f"{ENDS} {secret}")
         if not (found_start and found_end):
-            made["problem"] = f"its script has not run its suite: {head[-300:]}"
+            made.problem = f"its script has not run its suite: {head[-300:]}"
             return
     states = PARSERS.get(suite["parser"], foreign)(log)
     if sessions:
-        states, made["disagreeing"] = agreed(states, states_of(sessions), short=suite["parser"] == "pytest-names")
-    made["states"] = states
+        states, made.disagreeing = agreed(states, states_of(sessions), short=suite["parser"] == "pytest-names")
+    made.states = states
     if not states and not (suite["fail_only"] and _RAN.search(log)):
-        made["problem"] = "no test is in its log"
+        made.problem = "no test is in its log"
     elif exit_code != 0 and not any(status in BAD for status in states.values()):
-        made["problem"] = f"it ended with exit code {exit_code}, and no test in its log has failed"
+        made.problem = f"it ended with exit code {exit_code}, and no test in its log has failed"
 
 
 def read_record(found: bytes, secret: str) -> list[Session] | None:
