@@ -6,7 +6,7 @@ asking anyone.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Generic, Literal
 
 import verifiers.v1 as vf
@@ -57,59 +57,19 @@ class HybridMathConfig(MathConfig):
 MathConfigT = TypeVar("MathConfigT", bound=MathConfig)
 
 
-@dataclass(frozen=True)
-class Ruling:
-    """The rules' result, with the text that it is about."""
-
-    rules: RulesResult
-    text: str = ""
-    """The reply or the file; empty if there is nothing in it that could be an answer."""
-    source: Source = "file"
-    """What `text` is."""
-    place: Literal["host", "sandbox"] = "host"
-    """Where the rules ran."""
-
-
-@dataclass(frozen=True)
-class _Scored:
-    ruling: Ruling
-    seconds: float
-    judged: str | None = None
-    judge_error: str | None = None
-    """Why the judge gave no verdict; the rules' stands, and is not a score if the judge itself does not work."""
-
-    @property
-    def by_judge(self) -> bool:
-        return self.judged == "A"
-
-    def record(self) -> dict[str, JsonValue]:
-        rules = self.ruling.rules
-        return {
-            "decided_by": "judge" if self.judged else "rules" if self.ruling.text else "none",
-            "correct": rules.right or self.by_judge,
-            "reason": rules.reason,
-            "judge_verdict": self.judged,
-            "judge_error": self.judge_error,
-            "answer": rules.answer[:1000],
-            "place": self.ruling.place,
-            "seconds": round(self.seconds, 4),
-            "rules_seconds": round(rules.seconds, 4),
-        }
-
-
 class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
     """What the math rubrics share: rewards, metrics, judge and worker pool; a subclass says how the rules are asked."""
 
-    async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> Ruling:
+    async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> RulesResult:
         """The rules' result on the rollout's answer."""
         raise NotImplementedError
 
     async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
-        """Nothing; a `ScoringError` if the task has no reference."""
+        """The `reference`; a `ScoringError` if the task has none."""
         reference = getattr(task, "answer", None)
         if not isinstance(reference, str) or not reference_value(reference):
             raise ScoringError(f'rubric "{self.config.type}" needs a task with an answer: set the row\'s answer')
-        return {}
+        return {"reference": reference}
 
     def weight(self, name: str, scorer: Callable[..., Any]) -> float:
         """1 for `correct_answer`, 0 for those that tell who said so."""
@@ -117,59 +77,75 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
 
     @vf.reward
     async def correct_answer(
-        self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None = None
+        self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None = None
     ) -> dict[str, float]:
         """`correct_answer`, 1.0 if the rules or the judge say that the answer is right; `math_verify_score`, by the
         rules alone; `judge_score`, by the judge."""
-        scored = await self._decide(task, trace, runtime)
-        trace.info[INFO_KEY] = scored.record()
-        rules = scored.ruling.rules
-        trace.record_metrics({"conflicting_answers": float(rules.conflicting), "scoring_seconds": scored.seconds})
-        right = {"math_verify_score": float(rules.right), "judge_score": float(scored.by_judge)}
+        started, by_judge = time.perf_counter(), False
+        rules = await self.rule(task, reference, trace, runtime)
+        started += rules.waited
+        record: dict[str, JsonValue] = {
+            "decided_by": "rules" if rules.text else "none",
+            "correct": rules.right,
+            "reason": rules.reason,
+            "judge_verdict": None,
+            "judge_error": None,
+            "answer": rules.answer[:1000],
+            "place": rules.place,
+            "rules_seconds": round(rules.seconds, 4),
+        }
+        trace.info[INFO_KEY] = record
+        try:
+            if self.config.use_judge_fallback and (answer := await self._answer_for_judge(rules, trace)):
+                by_judge = await self._judged(answer, task.prompt_text, reference, trace, record)
+        finally:
+            seconds = time.perf_counter() - started
+            record["seconds"] = round(seconds, 4)
+        trace.record_metrics({"conflicting_answers": float(rules.conflicting), "scoring_seconds": seconds})
+        right = {"math_verify_score": float(rules.right), "judge_score": float(by_judge)}
         return {"correct_answer": max(right.values()), **right}
+
+    async def _judged(
+        self, answer: str, question: str, reference: str, trace: AnyTrace, record: dict[str, JsonValue]
+    ) -> bool:
+        judge = Judge(self.config, ("A", "B", "C"), "judge_prompt.txt", "math_judge")
+        try:
+            verdict = await judge.verdict_on(answer, question, reference, trace)
+        except JudgeError as error:
+            record["judge_error"] = str(error)
+            raise
+        if verdict is None:
+            # The rules' verdict stands.
+            record["judge_error"] = NONE_ON_THIS
+            note_unreadable(trace, self.config.type, NONE_ON_THIS)
+        else:
+            record |= {"decided_by": "judge", "judge_verdict": verdict, "correct": verdict == "A"}
+        return verdict == "A"
 
     async def teardown(self) -> None:
         """Let go of the worker processes."""
         release_pool(self)
 
-    async def _decide(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> _Scored:
-        started = time.perf_counter()
-        reference: str = task.answer  # type: ignore[attr-defined]  # as prepared
-        ruling = await self.rule(task, reference, trace, runtime)
-        started += ruling.rules.waited
-        answer = await self._answer_for_judge(ruling, trace) if self.config.use_judge_fallback else ""
-        if not answer:
-            return _Scored(ruling, time.perf_counter() - started)
-        try:
-            judge = Judge(self.config, ("A", "B", "C"), "judge_prompt.txt", "math_judge")
-            judged = await judge.verdict_on(answer, task.prompt_text, reference, trace)
-        except JudgeError as error:
-            trace.info[INFO_KEY] = _Scored(ruling, time.perf_counter() - started, judge_error=str(error)).record()
-            raise
-        if judged is None:
-            note_unreadable(trace, self.config.type, NONE_ON_THIS)
-        return _Scored(ruling, time.perf_counter() - started, judged, None if judged else NONE_ON_THIS)
-
-    async def _answer_for_judge(self, ruling: Ruling, trace: AnyTrace) -> str:
+    async def _answer_for_judge(self, rules: RulesResult, trace: AnyTrace) -> str:
         """The one extracted answer that the rules refused, if it can be sent and looked at whole; else empty."""
-        rules = ruling.rules
         if rules.right or rules.conflicting:
             return ""
         answer = rules.answer
-        if rules.reason == "timed_out" and ruling.text:
+        if rules.reason == "timed_out" and rules.text:
             seconds = self.config.timeout_seconds
-            answer = await self._pool().stated_answer(ruling.text, ruling.source, seconds, scoring_of(trace))
+            answer = await self._pool().stated_answer(rules.text, rules.source, seconds, scoring_of(trace))
         return "" if len(answer) > MAX_ANSWER_CHARS or has_lone_surrogate(answer) else answer.strip()
 
     def _pool(self) -> WorkerPool:
         return shared_pool(self, self.config.max_workers or usable_cores())
 
-    async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str, question: str) -> Ruling:
+    async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str, question: str) -> RulesResult:
         """The rules' result on a bounded file that is taken out of the sandbox."""
         found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
         if found.state is not FileState.TEXT:
-            return Ruling(RulesResult(False, found.state.name.lower()))
-        return Ruling(await self._verified(reference, found.text, "file", question, scoring_of(runtime)), found.text)
+            return RulesResult(False, found.state.name.lower())
+        rules = await self._verified(reference, found.text, "file", question, scoring_of(runtime))
+        return replace(rules, text=found.text)
 
     async def _verified(
         self, reference: str, text: str, source: Source, question: str, scoring: Scoring | None
@@ -185,7 +161,7 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
     version = "2"
 
     async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
-        """Nothing; a `ScoringError` also if there is no sandbox for the answer file."""
+        """The `reference`; a `ScoringError` also if there is no sandbox for the answer file."""
         if self.config.answer_source == "file" and sandbox is None:
             raise ScoringError('answer_source "file" needs a live sandbox: use answer_source "reply"')
         return await super().prepare(task, sandbox)
@@ -197,7 +173,7 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
             return neutral
         return Neutral(rf"\boxed{{{neutral.reply}}}", None, sandbox=False)
 
-    async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> Ruling:
+    async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> RulesResult:
         """The rules' result on the last reply, or on the answer file."""
         if self.config.answer_source == "file":
             assert runtime is not None
@@ -206,7 +182,7 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
             )
         reply = trace.last_reply
         if len(reply.encode(errors="replace")) > self.config.max_answer_bytes:
-            return Ruling(RulesResult(False, "oversized"))
+            return RulesResult(False, "oversized")
         rules = await self._verified(reference, reply, "reply", task.prompt_text, scoring_of(trace))
         answer = "" if rules.reason == "unfinished_thinking" else reply.rpartition("</think>")[2]
-        return Ruling(rules, answer, "reply")
+        return replace(rules, text=answer, source="reply")

@@ -16,7 +16,7 @@ import json
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from rollout_sandbox.toolbox.scoring import ScoringError
 from rollout_sandbox.toolbox.workdir import in_workdir
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_rubrics.hybrid_math import MathConfig, MathRubric, Ruling
+from opencode_rubrics.hybrid_math import MathConfig, MathRubric
 from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
 from opencode_rubrics.math.verdict_programs.in_sandbox import READY
 from opencode_rubrics.math.worker_pool import RulesResult, rules_result
@@ -77,7 +77,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
     version = "2"
 
     async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
-        """Nothing; a `ScoringError` also if there is no sandbox."""
+        """The `reference`; a `ScoringError` also if there is no sandbox."""
         if sandbox is None:
             raise ScoringError('rubric "remote-hybrid-math" needs a live sandbox: use "hybrid-math" to score offline')
         return await super().prepare(task, sandbox)
@@ -87,14 +87,14 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         bundle = await ensure_bundle()
         return [Bind(bundle.library, bundle.target)]
 
-    async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> Ruling:
+    async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> RulesResult:
         """The rules' result on the answer file, after the agent's processes were ended."""
         assert runtime is not None
         await end_agent(runtime)
         async with others_held(runtime) as alone:
             return await self._rule_alone(task, reference, in_workdir(trace, self.config.answer_path), alone)
 
-    async def _rule_alone(self, task: vf.TaskData, reference: str, path: str, runtime: vf.Runtime) -> Ruling:
+    async def _rule_alone(self, task: vf.TaskData, reference: str, path: str, runtime: vf.Runtime) -> RulesResult:
         scorer = await self._scorer(task, runtime)
         if scorer is None:
             return await self.rule_on_file(reference, runtime, path, task.prompt_text)
@@ -107,13 +107,13 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             "unrounded": self.config.accept_unrounded,
         }
         try:
-            result = await _run_scorer(runtime, scorer, request, self.config.scorer_timeout)
+            reply = await _run_scorer(runtime, scorer, request, self.config.scorer_timeout)
         except _CannotStart as error:
             if isinstance(runtime, TrustedSystem):
                 raise ScoringError(f"the scorer does not start in the local sandbox: {error}") from error
             logger.warning("sandbox %s: no usable Python (%s); verifying on the host", runtime.name, error)
             return await self.rule_on_file(reference, runtime, path, task.prompt_text)
-        return _ruling(result, self.config.timeout_seconds)
+        return _result(reply, self.config.timeout_seconds)
 
     async def _scorer(self, task: vf.TaskData, runtime: vf.Runtime) -> _Scorer | None:
         """Where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
@@ -165,18 +165,21 @@ def _digest(archive: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _ruling(result: Mapping[str, Any], seconds: float) -> Ruling:
+def _result(reply: Mapping[str, Any], seconds: float) -> RulesResult:
     """The scorer's result; a `ScoringError` if its verifying process crashed, or the reference is empty."""
-    state, text = result.get("state"), str(result.get("text", ""))
-    if state == "unusable":
-        return Ruling(RulesResult(False, str(result["reason"])), place="sandbox")
-    if state == "timed_out":
-        return Ruling(RulesResult(False, "timed_out", seconds=seconds), text, place="sandbox")
-    if state == "verdict":
-        return Ruling(rules_result(result), text, place="sandbox")
-    if state == "no_reference":
-        rules_result({"no_reference": True})
-    raise ScoringError(f"math-verify crashed in the sandbox ({result.get('reason')}): give the sandbox more memory")
+    match reply.get("state"):
+        case "unusable":
+            return RulesResult(False, str(reply["reason"]), place="sandbox")
+        case "timed_out":
+            found = RulesResult(False, "timed_out", seconds=seconds)
+        case "verdict":
+            found = rules_result(reply)
+        case "no_reference":
+            found = rules_result({"no_reference": True})
+        case _:
+            why = f"math-verify crashed in the sandbox ({reply.get('reason')})"
+            raise ScoringError(f"{why}: give the sandbox more memory")
+    return replace(found, text=str(reply.get("text", "")), place="sandbox")
 
 
 class ScorerLost(ScoringError):

@@ -26,7 +26,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakSet
 
 from mathverdict.bounded import BROKE_DOWN, DEADLINE_SIGNAL
@@ -59,6 +59,12 @@ class RulesResult:
     seconds: float = 0.0
     waited: float = 0.0
     """Seconds before there was a place for it."""
+    text: str = ""
+    """The reply or the file that it is about; empty if there is nothing in it that could be an answer."""
+    source: Source = "file"
+    """What `text` is."""
+    place: Literal["host", "sandbox"] = "host"
+    """Where the rules ran."""
 
 
 def rules_result(reply: Mapping[str, Any]) -> RulesResult:
