@@ -9,7 +9,7 @@ from rollout_sandbox.toolbox.workdir import in_workdir, work_directory, workdir_
 
 from opencode_rubrics.answer import AnswerConfig, AnswerRubric
 from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
-from opencode_rubrics.code.problem import CodeTest, CodeTests
+from opencode_rubrics.code_problem import CodeTest, CodeTests
 from opencode_rubrics.code_tests import CodeTestsConfig, CodeTestsRubric
 from opencode_rubrics.environment_return import EnvironmentReturnConfig, EnvironmentReturnRubric
 from opencode_rubrics.group import RubricGroup, RubricGroupConfig

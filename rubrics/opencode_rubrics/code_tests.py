@@ -38,7 +38,7 @@ from rollout_sandbox.toolbox.scoring import ScoringError, scoring_of
 from rollout_sandbox.toolbox.scoring_home import scoring_home
 from rollout_sandbox.toolbox.workdir import in_workdir
 
-from opencode_rubrics.code.problem import CodeTest, CodeTests, same_output, same_result
+from opencode_rubrics.code_problem import CodeTest, CodeTests, same_output, same_result
 from opencode_rubrics.rubric import AnyTrace, Neutral, Rubric, RubricConfig, task_field
 
 INFO_KEY = "code_tests"

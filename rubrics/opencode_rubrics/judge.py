@@ -124,12 +124,9 @@ class Judge(vf.Judge[str]):
     async def complete(
         self, messages: str | vf.Messages, *, trace: AnyTrace | None = None, **_: Any
     ) -> vf.JudgeResponse[str]:
-        """The reply to one prompt with its verdict, recorded on `trace` whatever it says, a failure too.
-
-        Raises:
-            _NoVerdict: the message tells an unreachable judge, a refusal, a reply that was cut off and one that cannot
-                be understood apart.
-        """
+        """The reply to one prompt with its verdict, recorded on `trace` whatever it says, a failure too. Without a
+        verdict, a `_NoVerdict` tells an unreachable judge, a refusal, a reply that was cut off and one that cannot be
+        understood apart."""
         request = {"model": self.config.model, "messages": [{"role": "user", "content": messages}]}
         try:
             completion = await self._ask(request)

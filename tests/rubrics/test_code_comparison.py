@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opencode_rubrics.code.problem import CodeTest, same_output, same_result, tagged
+from opencode_rubrics.code_problem import CodeTest, same_output, same_result, tagged
 from opencode_rubrics.code_tests import PROMISED, with_imports
 from rollout_sandbox.programs import program_text
 

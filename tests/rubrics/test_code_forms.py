@@ -9,9 +9,8 @@ import zlib
 from typing import Any
 
 import pytest
-from opencode_rubrics import CodeTest, CodeTests, CodeTestsConfig
-from opencode_rubrics.code import forms
-from opencode_rubrics.code.forms import read_code_tests
+from opencode_rubrics import CodeTest, CodeTests, CodeTestsConfig, code_problem
+from opencode_rubrics.code_problem import read_code_tests
 
 ADD = {"fn_name": "add", "inputs": [[1, 2], [3, 4]], "outputs": [3, 7]}
 TEXTS = [CodeTest(input="1 2\n", output="3\n"), CodeTest(input="5\n8", output="13")]
@@ -243,18 +242,18 @@ class Runs:
 @pytest.mark.parametrize("value", [Runs(), ["[]"], {"a": "b"}, 7, None])
 def test_a_pickle_of_anything_but_one_text_is_refused_and_not_run(value: Any) -> None:
     with pytest.raises(ValueError, match="pickle"):
-        forms.unpacked(pack(value))
+        code_problem.unpacked(pack(value))
 
 
 def test_packed_tests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert forms.unpacked(pack(b'["x"]')) == '["x"]'
-    assert forms.unpacked(base64.b64encode(zlib.compress(b"[1]")).decode()) == "[1]"
+    assert code_problem.unpacked(pack(b'["x"]')) == '["x"]'
+    assert code_problem.unpacked(base64.b64encode(zlib.compress(b"[1]")).decode()) == "[1]"
     whole = base64.b64decode(pack("x" * 10_000))
     with pytest.raises(ValueError, match="cut off"):
-        forms.unpacked(base64.b64encode(whole[:-8]).decode())
-    monkeypatch.setattr(forms, "MAX_BYTES", 1000)
+        code_problem.unpacked(base64.b64encode(whole[:-8]).decode())
+    monkeypatch.setattr(code_problem, "MAX_BYTES", 1000)
     with pytest.raises(ValueError, match="over 1000 bytes"):
-        forms.unpacked(base64.b64encode(whole).decode())
+        code_problem.unpacked(base64.b64encode(whole).decode())
 
 
 def test_a_sample_follows_from_the_identity_alone() -> None:

@@ -13,7 +13,7 @@ import pytest_asyncio
 import verifiers.v1 as vf
 from opencode_env.taskset import OpenCodeTaskData
 from opencode_rubrics import AnyTrace, CodeTest, CodeTests, CodeTestsConfig, CodeTestsRubric, ScoringError
-from opencode_rubrics.code.forms import read_code_tests
+from opencode_rubrics.code_problem import read_code_tests
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from rollout_sandbox.confined.agent_code import ConfinedPrograms
 from rollout_sandbox.toolbox.agent_programs import ProgramBatch, ProgramLimits, RunsAgentPrograms

@@ -29,7 +29,7 @@ from opencode_openenv.guard import refusal
 from opencode_openenv.spec import RolloutSpec
 from opencode_openenv.tbench2.environment import plain_name
 from opencode_rubrics import answer, judge, reward_file, task_tests
-from opencode_rubrics.code.problem import CodeTest, same_output, same_result
+from opencode_rubrics.code_problem import CodeTest, same_output, same_result
 from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
 from opencode_rubrics.math.worker_pool import RulesResult
 from opencode_rubrics.swe.split import Splitter

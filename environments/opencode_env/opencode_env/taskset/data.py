@@ -7,7 +7,7 @@ answer and the verify commands are part of it and never enter the sandbox before
 from typing import Self
 
 import verifiers.v1 as vf
-from opencode_rubrics.code.problem import CodeTests
+from opencode_rubrics.code_problem import CodeTests
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.task_tests import StagedTests
 from opencode_runs.turns.kept import TurnRow

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_rubrics.code.forms import test_columns
+from opencode_rubrics.code_problem import test_columns
 from opencode_rubrics.registry import OWN_RUBRICS
 from pydantic import JsonValue, ValidationError
 from rollout_sandbox.surrogates import whole_text

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
-from opencode_rubrics.code.problem import literal
+from opencode_rubrics.code_problem import literal
 from pydantic import TypeAdapter, ValidationError
 
 from opencode_env.taskset.errors import nearest_name

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import verifiers.v1 as vf
 from opencode_rubrics import AnyRubricConfig, CodeTests, RubricConfig, SweProblem
-from opencode_rubrics.code.forms import read_code_tests
+from opencode_rubrics.code_problem import read_code_tests
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from rollout_sandbox.surrogates import whole_text
 
