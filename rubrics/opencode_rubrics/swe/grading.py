@@ -82,7 +82,8 @@ class Change:
 
 
 class StagingError(Exception):
-    """A patch does not apply; the message says which and why."""
+    """The suite cannot be run: a patch does not apply, or the package is not installed; the message says which and
+    why."""
 
 
 @dataclass(kw_only=True)
@@ -171,14 +172,14 @@ async def _log_alone(scoring: Scoring, problem: SweProblem, workdir: str) -> boo
 async def _attempt(
     box: vf.Runtime, problem: SweProblem, workdir: str, change: Change, *, record: bool
 ) -> tuple[SuiteRun, str]:
-    installed = await install(box, problem, workdir, change.modules, changed=bool(change.removed))
+    installed, patch = await install(box, problem, workdir, change.modules, changed=bool(change.removed)), ""
     try:
         with scoring_of(box).agents_time():
             await put(box, workdir, change.removed, (change.writable, change.folders), change.packed)
             patch = await _make_patch(box, problem, workdir, change.removed)
+        return await _staged(box, installed, workdir, record=record), patch
     except (TreeError, StagingError) as error:
-        return _not_run(str(error)), ""
-    return await _staged(box, installed, workdir, record=record), patch
+        return _not_run(str(error)), patch
 
 
 async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str, run: SuiteRun) -> None:
@@ -204,25 +205,22 @@ async def gold_run(
     async with untouched_box(scoring, problem) as box:
         paths = paths_of_patch(problem.gold_patch)
         installed = await install(box, problem, workdir, module_folders(paths), changed=bool(paths))
-        if problem.patch_file:
-            await box.write(problem.patch_file, problem.gold_patch.encode())
-        elif problem.gold_patch:
-            try:
+        try:
+            if problem.patch_file:
+                await box.write(problem.patch_file, problem.gold_patch.encode())
+            elif problem.gold_patch:
                 await _apply(box, workdir, problem.gold_patch, "the gold patch")
-            except StagingError as error:
-                return _not_run(str(error))
-        return await _staged(box, installed, workdir, record=record, whole=whole)
+            return await _staged(box, installed, workdir, record=record, whole=whole)
+        except StagingError as error:
+            return _not_run(str(error))
 
 
 async def _staged(
     box: vf.Runtime, installed: Installed, workdir: str, *, record: bool, whole: bool = False
 ) -> SuiteRun:
     if installed.failure:
-        return _not_run(installed.failure)
-    try:
-        await stage_tests(box, installed.problem, workdir)
-    except StagingError as error:
-        return _not_run(str(error))
+        raise StagingError(installed.failure)
+    await stage_tests(box, installed.problem, workdir)
     run = await run_suite(box, installed.problem, workdir, record=record, whole=whole)
     run.installed_change = installed.with_change
     return run
@@ -331,8 +329,8 @@ async def run_suite(
     run = f"sh {place}/run.sh {place} {MAX_LOG}"
     ended = await run_command(runtime, run, workdir=workdir, timeout=problem.timeout, environment=environment)
     with scoring_of(runtime).agents_time():
-        left = [await _left(runtime, f"{place}/{name}", most) for name, most in _LEFT.items()]
-        made = await _read(ended, left[0], left[1] if record else None, secret, problem, whole)
+        log, left = await _left(runtime, f"{place}/log", MAX_LOG), await _left(runtime, f"{place}/record", MAX_RECORD)
+        made = await _read(ended, log, left if record else None, secret, problem, whole)
     if ended.timed_out:
         made.problem = f"the suite did not end within {problem.timeout:g} s"
     made.solved = made.solved and not made.problem
@@ -360,9 +358,6 @@ async def _read(
     except ReaderError as error:
         judged = {"problem": f"its log and record cannot be read: {error}"}
     return replace(made, **judged)
-
-
-_LEFT = {"log": MAX_LOG, "record": MAX_RECORD}
 
 
 async def _left(runtime: vf.Runtime, path: str, most: int) -> bytes | str:
