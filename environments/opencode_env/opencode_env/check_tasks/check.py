@@ -291,7 +291,7 @@ class TaskCheck:
         self, env: CheckEnv, task: OpenCodeTask, repeats: int, column: str | None, folder: Path | None
     ) -> None:
         self._env, self._task, self._repeats = env, task, repeats
-        rubric = task.rubric_config.resolved()
+        rubric = task.rubric_config
         self._answer_path: str | None = getattr(rubric, "answer_path", None)
         self._column, self._folder, self._type = column, folder, rubric.type
         self.findings: list[Finding] = []
@@ -390,7 +390,7 @@ class TaskCheck:
     def _note_time(self, scored: AnyTrace) -> None:
         """Look at how long the task's own commands took of their limits."""
         data = self._task.data
-        limit = data.verify_timeout or getattr(self._task.rubric_config.resolved(), "command_timeout", None)
+        limit = data.verify_timeout or getattr(self._task.rubric_config, "command_timeout", None)
         runs = [(record["duration"], limit, "a verify command") for record in scored.info.get("verify", [])]
         if data.tests is not None and "duration" in (record := scored.info.get("tests", {})):
             runs.append((record["duration"], data.tests.timeout, "the tests"))

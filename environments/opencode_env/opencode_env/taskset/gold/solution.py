@@ -208,7 +208,7 @@ async def gold_is_right(task: Any, runtime: vf.Runtime) -> bool | None:
             f"files, and no reward there says what a sandbox gives. Use `{_COMMAND}` (the confined local sandbox), or "
             "--runtime.type docker, podman or prime"
         )
-    rubric = task.rubric_config.resolved()
+    rubric = task.rubric_config
     path = getattr(rubric, "answer_path", None)
     config = getattr(runtime, "config", None)
     trace = trace_for(task, vf.AgentConfig() if config is None else vf.AgentConfig(runtime=config))
