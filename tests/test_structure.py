@@ -245,7 +245,6 @@ def test_a_broad_except_that_does_not_raise_says_why() -> None:
 
 SMALL_ON_PURPOSE = {
     "opencode_rlm.taskset": "a name of the package's interface, imported on first use",
-    "opencode_simulation.rollout_toolset": "a program: verifiers starts the module of a tool server",
 }
 """Modules under 40 lines with a single importer, and why."""
 

@@ -1,8 +1,7 @@
 """A rollout as one sequence: what is kept of it, and what never becomes one."""
 
 import pytest
-from opencode_openenv.result import FlatSequence, RolloutResult, flat_sequence
-from opencode_openenv.training_trace import TrainingTrace, TrainingTurn
+from opencode_openenv.result import FlatSequence, RolloutResult, TrainingTrace, TrainingTurn, flat_sequence
 
 
 def turn(

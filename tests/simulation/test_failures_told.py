@@ -10,8 +10,7 @@ from mcp.client.client import Client
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.cli import main
 from opencode_simulation.episode import EpisodeSpec, Refused
-from opencode_simulation.errors import WorldError
-from opencode_simulation.failure import failure_text
+from opencode_simulation.errors import WorldError, failure_text
 
 from tests.simulation import failing_worlds
 from tests.support.forked import Forked
@@ -29,7 +28,7 @@ def has_frames(told: str, *methods: str) -> bool:
         and all(f"in {method}\n" in told for method in methods)
         and 'raise RuntimeError(f"the shelf is gone: {how}") from error' in told
         and "LookupError: no such shelf, and then:" in told
-        and not any(name in told for name in ("thread.py", "episode.py", "played_world.py", "environment_world.py"))
+        and not any(name in told for name in ("episode.py", "eval_protocol.py"))
     )
 
 

@@ -146,7 +146,7 @@ async def test_a_world_that_there_is_not_says_what_to_write(reference: str, mess
 
 
 async def test_a_worlds_server_cannot_be_put_into_the_agents_sandbox() -> None:
-    needed = {"world": "frozen-lake", "name": "lake", "socket": "s", "token": "t"}
+    needed = {"world": "frozen-lake", "socket": "s", "token": "t"}
     for wrong in ({"colocated": True}, {"url": "http://127.0.0.1:1/mcp"}, {"runtime": {"type": "docker"}}):
         with pytest.raises(ValidationError, match="out of the agent's reach"):
             SimulationToolsetConfig.model_validate({**needed, **wrong})

@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 from mcp.server.mcpserver import MCPServer
 from opencode_simulation import SignatureMismatchError, ToolMismatchError, World, check_parity, tool
-from opencode_simulation.listing import ListedTool, list_tools, write_snapshot
-from opencode_simulation.parity import differences, require_parity, signature_of
+from opencode_simulation.parity import (
+    ListedTool,
+    differences,
+    list_tools,
+    require_parity,
+    signature_of,
+    write_snapshot,
+)
 from pydantic import BaseModel, Field
 
 Schema = dict[str, Any]

@@ -12,10 +12,9 @@ import pytest_asyncio
 from mcp.client.client import Client
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import WorldError
-from opencode_simulation.hub import hub
+from opencode_simulation.hub import Hello, Report, hub, line
 from opencode_simulation.ledger import Ledger
 from opencode_simulation.reference import SAMPLES
-from opencode_simulation.wire import Hello, Stepped, line
 
 from tests.simulation import ledgers
 from tests.simulation.served import SharedWorlds, post, server_processes, shared_worlds, text
@@ -150,7 +149,7 @@ async def test_an_unauthenticated_request_is_not_heard_by_the_environment(counte
     reader, writer = await asyncio.open_unix_connection(hub().path)
     forged = ledgers.entry("add", reward=9.0, terminated=True)
     hello = Hello(token="guessed", rollout=seat.rollout)
-    writer.write(line(hello) + line(Stepped(rollout=seat.rollout, entry=forged)))
+    writer.write(line(hello) + line(Report(kind="stepped", rollout=seat.rollout, entry=forged)))
     assert await reader.read() == b""
     writer.close()
     assert Path(hub().path).parent.stat().st_mode & 0o077 == 0

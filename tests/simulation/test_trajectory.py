@@ -1,9 +1,9 @@
 """A rollout as a trajectory: the row is the one that was given, also after a world has filled its prompt."""
 
 from opencode_simulation import trajectory_of
+from opencode_simulation.eval_protocol import DatasetRow, MCPSession, MCPToolCall, Trajectory
 from opencode_simulation.ledger import FINISH
 from opencode_simulation.task import SimulationTaskData, _write
-from opencode_simulation.trajectory import DatasetRow, MCPSession, MCPToolCall, Trajectory
 from pydantic import BaseModel
 
 from tests.rubrics.conftest import trace_of

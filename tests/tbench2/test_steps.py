@@ -15,8 +15,7 @@ from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, terminal
 from opencode_openenv.tbench2 import environment as environment_module
 from opencode_openenv.tbench2.environment import SessionLog
 from opencode_openenv.tbench2.models import ActionType, Tbench2Observation
-from opencode_openenv.tbench2.place import Place
-from opencode_openenv.tbench2.settings import VARIABLES
+from opencode_openenv.tbench2.settings import VARIABLES, Place
 from opencode_openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
 from rollout_sandbox.podman import PodmanConfig

@@ -9,8 +9,15 @@ from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from opencode_openenv.client import OpenCodeEnv
-    from opencode_openenv.result import CommandResult, FlatSequence, RolloutResult, RolloutTurn, flat_sequence
-    from opencode_openenv.training_trace import TrainingTrace, TrainingTurn
+    from opencode_openenv.result import (
+        CommandResult,
+        FlatSequence,
+        RolloutResult,
+        RolloutTurn,
+        TrainingTrace,
+        TrainingTurn,
+        flat_sequence,
+    )
 
 __all__ = [
     "CommandResult",
@@ -23,12 +30,6 @@ __all__ = [
     "flat_sequence",
 ]
 
-_MODULES = {
-    "OpenCodeEnv": "opencode_openenv.client",
-    **dict.fromkeys(
-        ("CommandResult", "FlatSequence", "RolloutResult", "RolloutTurn", "flat_sequence"), "opencode_openenv.result"
-    ),
-    **dict.fromkeys(("TrainingTrace", "TrainingTurn"), "opencode_openenv.training_trace"),
-}
+_MODULES = {**dict.fromkeys(__all__, "opencode_openenv.result"), "OpenCodeEnv": "opencode_openenv.client"}
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -164,7 +164,7 @@ async def _started(resources: AsyncExitStack) -> GuardedApplication:
     engine = await resources.enter_async_context(Engine(config.environment()).open())
     service = RolloutService(engine, config)
     resources.push_async_callback(service.stop)
-    return GuardedApplication(application_of(service, config), token, config.max_request_bytes)
+    return GuardedApplication(application_of(service, config), token, config.MAX_REQUEST_BYTES)
 
 
 app = ServerApplication(_started)

@@ -7,8 +7,8 @@ too, so that the server ends the rollout.
 import asyncio
 import json
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 from openenv.core.containers.runtime.providers import LocalDockerProvider
 from openenv.core.mcp_client import MCPToolClient
@@ -114,29 +114,11 @@ class OpenCodeEnv(MCPToolClient):
             raise
         return client
 
-    def run_rollout(
-        self,
-        *,
-        instruction: str,
-        endpoint: Literal["", "vllm", "openai", "hf_router"] = "",
-        base_url: str = "",
-        api_key: str = "",
-        model: str = "",
-        setup: Sequence[str] | None = None,
-        verify: Sequence[str] | None = None,
-        task_id: str = "",
-        mode: Literal["transparent_proxy", "black_box"] = "transparent_proxy",
-        disable_thinking: bool | None = None,
-        max_tokens_cap: int = 4096,
-        top_logprobs: int = 5,
-        agent_timeout_s: float = 600.0,
-        template: str = "",
-        **further: Any,
-    ) -> Any:
-        """Run one rollout; a `RolloutResult`, or in async code an awaitable of it. The arguments are `RolloutSpec`'s.
+    def run_rollout(self, **arguments: Any) -> Any:
+        """Run one rollout; a `RolloutResult`, or in async code an awaitable of it.
 
-        `further` are those that OpenEnv's own server does not know: `token_ids`, `tokenizer`, `renderer`,
-        `temperature`, `command_timeout_s`, `reward_min`, `reward_max`.
+        Args:
+            arguments: the fields of `RolloutSpec`, `instruction` at least.
 
         Raises:
             ValueError: wrong arguments, found here or by the server.
@@ -144,23 +126,7 @@ class OpenCodeEnv(MCPToolClient):
             ConnectionError: the server cannot be reached.
             RuntimeError: the server failed.
         """
-        named = {
-            "instruction": instruction,
-            "endpoint": endpoint,
-            "base_url": base_url,
-            "api_key": api_key,
-            "model": model,
-            "setup": setup,
-            "verify": verify,
-            "task_id": task_id,
-            "mode": mode,
-            "disable_thinking": disable_thinking,
-            "max_tokens_cap": max_tokens_cap,
-            "top_logprobs": top_logprobs,
-            "agent_timeout_s": agent_timeout_s,
-            "template": template,
-        }
-        spec = read_arguments({**named, **further})
+        spec = read_arguments(arguments)
         return self._dispatch(lambda: self._run(spec))
 
     _message_timeout: float

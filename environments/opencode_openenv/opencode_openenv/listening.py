@@ -4,8 +4,9 @@ import ipaddress
 import os
 import re
 from pathlib import Path
+from typing import ClassVar
 
-from pydantic import Field, FiniteFloat
+from pydantic import Field
 from pydantic_config import BaseConfig
 from rollout_sandbox.confined import LocalSandboxConfig
 from verifiers.v1.runtimes import RuntimeConfig, SubprocessConfig, runtime_is_local
@@ -24,10 +25,8 @@ class ListenConfig(BaseConfig):
     token_file: Path | None = None
     """File that holds the token which callers send (`Authorization: Bearer TOKEN`, or `http://:TOKEN@host:port`); None
     = the environment variable OPENCODE_OPENENV_TOKEN, or no token at all."""
-    max_request_bytes: int = Field(16 << 20, ge=1024)
+    MAX_REQUEST_BYTES: ClassVar[int] = 16 << 20
     """The most that one connection may send at once."""
-    shutdown_s: FiniteFloat = Field(30.0, gt=0)
-    """Seconds that sandboxes get to end and leave nothing after SIGTERM or SIGINT."""
 
     def token(self) -> str | None:
         """The token that callers must send; None = none.

@@ -1,8 +1,6 @@
-"""What `run_rollout` answers: the fields of OpenEnv 0.3.1's `opencode_env` in their meaning, a trainer's beside
-them, and a rollout as one sequence.
+"""What `run_rollout` answers: the fields of OpenEnv 0.3.1's `opencode_env` in their meaning, a trainer's beside them.
 
-Invariant: `reward` is None whenever the infrastructure failed the rollout or nothing was to be scored, and a finite
-number otherwise.
+The training trace is OpenEnv's, schema version 1, and keeps what `openenv.core.harness.training` of 0.10 checks.
 """
 
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from opencode_openenv.training_trace import TrainingTrace
+Role = Literal["main", "sub"]
 
 
 class RolloutTurn(BaseModel):
@@ -18,7 +16,7 @@ class RolloutTurn(BaseModel):
 
     turn: int
     """Position among the calls, from 1."""
-    role: Literal["main", "sub"] = "main"
+    role: Role = "main"
     """Who asked: the agent itself, or a model call below it."""
     finish_reason: str | None = None
     completion_tokens: list[str] = Field(default_factory=list)
@@ -43,12 +41,37 @@ class CommandResult(BaseModel):
     duration_s: float = 0.0
 
 
+class TrainingTurn(BaseModel, extra="forbid"):
+    """One model call, token for token."""
+
+    node_id: str
+    prompt_token_ids: list[int]
+    completion_token_ids: list[int]
+    per_token_logps: list[float]
+    loss_mask: list[int]
+    """1 for each completion token that trains; over prompt and completion. Those of the role `sub` train where the
+    server includes them (`--include-sub-llm-in-trajectory`)."""
+    request: dict[str, Any] = Field(default_factory=dict)
+    response: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    """`role` (main or sub), `parent` (the node before it whose tokens this prompt continues, or None), and `program`:
+    whether a program that the agent started made the call, whose tokens then do not train."""
+
+
+class TrainingTrace(BaseModel, extra="forbid"):
+    """The calls of a rollout in the order of their answers, those of the role `sub` after the others."""
+
+    schema_version: Literal[1] = 1
+    turns: list[TrainingTurn]
+
+
 class RolloutResult(BaseModel):
     """One rollout, whatever became of it."""
 
     task_id: str = ""
     sandbox_id: str = ""
     reward: float | None = None
+    """None where the infrastructure failed the rollout or nothing was to be scored, else a finite number."""
     agent_exit_code: int | None = None
     wall_s: float = 0.0
     """Seconds from the call to this result, waiting for a place included."""

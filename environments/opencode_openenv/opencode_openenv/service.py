@@ -101,44 +101,6 @@ class ServerFullError(Exception):
     """Nobody more may wait; the message says how many do."""
 
 
-class Places:
-    """First come, first served.
-
-    Args:
-        running: rollouts at once.
-        waiting: callers that may wait for a place.
-    """
-
-    def __init__(self, running: int, waiting: int) -> None:
-        self._running = running
-        self._most_waiting = waiting
-        self._free = asyncio.Semaphore(running)
-        self.waiting = 0
-        """Callers that wait now."""
-
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """A place until the end of the context.
-
-        Raises:
-            ServerFullError: all places are taken and as many wait as may.
-        """
-        if self._free.locked() and self.waiting >= self._most_waiting:
-            raise ServerFullError(
-                f"the server is full: {self._running} rollouts run and {self.waiting} callers wait; try again later, "
-                "or start it with a larger --max-concurrent or --max-queued"
-            )
-        self.waiting += 1
-        try:
-            await self._free.acquire()
-        finally:
-            self.waiting -= 1
-        try:
-            yield
-        finally:
-            self._free.release()
-
-
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
 _STOPPING = "the server is shutting down"
 
@@ -147,7 +109,8 @@ class RolloutService:
     def __init__(self, engine: Engine, config: ServerConfig) -> None:
         self._engine = engine
         self._config = config
-        self._places = Places(config.max_concurrent, config.max_queued)
+        self._free = asyncio.Semaphore(config.max_concurrent)
+        self._waiting = 0
         self._tokenizers: set[tuple[str, str]] = set()
         self._running: set[asyncio.Task[RolloutResult]] = set()
         self._stopping = False
@@ -217,7 +180,7 @@ class RolloutService:
     async def _rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
         started = time.monotonic()
         try:
-            async with self._places.place():
+            async with self._place():
                 result = await self._within_limit(spec, endpoint)
         except asyncio.CancelledError:
             why = _STOPPING if self._stopping else "its caller is gone"
@@ -233,6 +196,24 @@ class RolloutService:
         result.wall_s = round(time.monotonic() - started, 3)
         logger.info("run_rollout %r: %s, reward %s", spec.task_id, result.stop_condition, result.reward)
         return result
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        config = self._config
+        if self._free.locked() and self._waiting >= config.max_queued:
+            raise ServerFullError(
+                f"the server is full: {config.max_concurrent} rollouts run and {self._waiting} callers wait; try again "
+                "later, or start it with a larger --max-concurrent or --max-queued"
+            )
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._free.release()
 
     async def _within_limit(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
         try:

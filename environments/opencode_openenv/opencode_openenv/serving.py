@@ -25,6 +25,8 @@ from opencode_openenv.listening import TOKEN_VARIABLE, ListenConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
 _ANSWER_SECONDS = 3.0
+_SHUTDOWN_SECONDS = 30
+"""That sandboxes get to end and leave nothing after SIGTERM or SIGINT."""
 _SILENT_SECONDS = 3600.0
 """How long a caller may not answer to a ping: a trainer that steps between its rollouts does nothing else meanwhile. A
 connection that breaks is seen at once, except where the network or the machine behind it is gone."""
@@ -128,7 +130,7 @@ async def serve_application(name: str, application: Application, config: ListenC
             "listening at %s without a token: whoever reaches it runs shell commands at your expense (--token-file)",
             config.host,
         )
-    guarded = GuardedApplication(application, token, config.max_request_bytes)
+    guarded = GuardedApplication(application, token, config.MAX_REQUEST_BYTES)
     await _Server(settings_of(guarded, config), name, stop, guarded).serve()
 
 
@@ -139,9 +141,9 @@ def settings_of(application: Application, config: ListenConfig) -> uvicorn.Confi
         port=config.port,
         http=Connected,
         log_level="warning",
-        ws_max_size=config.max_request_bytes,
+        ws_max_size=config.MAX_REQUEST_BYTES,
         ws_ping_timeout=_SILENT_SECONDS,
-        timeout_graceful_shutdown=int(config.shutdown_s),
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
 
 

@@ -10,11 +10,10 @@ from rollout_sandbox.lazy_names import lazy_names
 if TYPE_CHECKING:
     from opencode_env.agents.opencode.env import OpenCodeEnv
 
-    from opencode_simulation.environment_world import EnvironmentWorld
     from opencode_simulation.errors import InvalidAction, SignatureMismatchError, ToolMismatchError, WorldError
+    from opencode_simulation.eval_protocol import EnvironmentWorld, Trajectory, trajectory_of
     from opencode_simulation.parity import check_parity
     from opencode_simulation.taskset import SimulationTaskset
-    from opencode_simulation.trajectory import Trajectory, trajectory_of
     from opencode_simulation.world import Step, World, resource, tool
 
 __all__ = [
@@ -35,11 +34,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "EnvironmentWorld": "opencode_simulation.environment_world",
     "OpenCodeEnv": "opencode_env.agents.opencode.env",
     "SimulationTaskset": "opencode_simulation.taskset",
     "check_parity": "opencode_simulation.parity",
-    **dict.fromkeys(("Trajectory", "trajectory_of"), "opencode_simulation.trajectory"),
+    **dict.fromkeys(("EnvironmentWorld", "Trajectory", "trajectory_of"), "opencode_simulation.eval_protocol"),
     **dict.fromkeys(("Step", "World", "resource", "tool"), "opencode_simulation.world"),
     **dict.fromkeys(
         ("InvalidAction", "SignatureMismatchError", "ToolMismatchError", "WorldError"), "opencode_simulation.errors"

@@ -17,8 +17,7 @@ from opencode_simulation.alone import WorldAlone, serve_alone
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import WorldError
 from opencode_simulation.ledger import LedgerEntry
-from opencode_simulation.listing import Offering, list_tools, write_snapshot
-from opencode_simulation.parity import check_parity
+from opencode_simulation.parity import Offering, check_parity, list_tools, write_snapshot
 from opencode_simulation.plain_json import text_of
 from opencode_simulation.reference import SAMPLES, find_world
 

@@ -1,29 +1,145 @@
 """One running world: its calls in turn, each step recorded before the agent sees what it did.
 
-Invariant: a call is stepped at most once, whoever repeats it and whoever stops waiting for it; a call after the end is
-refused and changes nothing; what the world did wrong ends the episode as a failure that the ledger names.
-
-What a world gave in a wrong type is its failure, named, and never read as something else: the text "false" is not an
-end and the text "1" no reward.
+A call is stepped at most once, whoever repeats it and whoever stops waiting for it; a call after the end is refused and
+changes nothing. What a world gave in a wrong type is its failure, named in words for its author, and never read as
+something else: the text "false" is not an end and the text "1" no reward. It ends the episode.
 """
 
 import asyncio
+import inspect
 import json
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import Annotated, Any, NoReturn, Protocol
+from queue import SimpleQueue
+from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, Field, JsonValue, StrictInt
 
-from opencode_simulation.errors import InvalidAction, WorldError
-from opencode_simulation.failure import failure_text
+from opencode_simulation.errors import InvalidAction, WorldError, failure_text
 from opencode_simulation.ledger import FINISH, Ledger, LedgerEntry
-from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER, given_arguments, text_of, world_json
-from opencode_simulation.played_world import PlayedWorld, Seen
-from opencode_simulation.world import World
+from opencode_simulation.plain_json import (
+    MAX_INTEGER,
+    MIN_INTEGER,
+    given_arguments,
+    observation_json,
+    text_of,
+    world_json,
+)
+from opencode_simulation.world import TOOL_NAME, Step, World, declared
+
+_Job = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+Seen = tuple[Step, JsonValue]
+"""A step, and what the agent sees of it."""
+
+
+class PlayedWorld:
+    """One world from its first method to its last, in a thread of its own.
+
+    A method that never returns keeps the thread, and nothing else.
+    """
+
+    def __init__(self, kind: type[World]) -> None:
+        self._kind = kind
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._started = False
+        self.world: World
+        self.made = False
+        """Whether there is a world, as there is from `first` on."""
+        self._tools: dict[str, Callable[..., Any]] = {}
+
+    async def run(self, method: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        """Call the method in the thread, or await it here if it is a coroutine function."""
+        if inspect.iscoroutinefunction(method):
+            try:
+                return await method(*arguments, **named)
+            except (SystemExit, KeyboardInterrupt) as ending:  # it would end the loop, and all worlds on it
+                raise RuntimeError(f"{type(ending).__name__}: {ending}") from ending
+        if not self._started:
+            self._started = True
+            # A daemon: a method that hangs must not keep the server's process alive.
+            threading.Thread(target=self._work, daemon=True, name="world").start()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._jobs.put((future, method, arguments, named))
+        return await future
+
+    def stop(self) -> None:
+        """Let the thread end when it has done what it was given."""
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, method, arguments, named = job
+            try:
+                outcome: Any = method(*arguments, **named)
+                failure: BaseException | None = None
+            except BaseException as error:  # noqa: BLE001 - whatever a world raises is its caller's to judge
+                outcome, failure = None, error
+            try:
+                future.get_loop().call_soon_threadsafe(_settle, future, outcome, failure)
+            except RuntimeError:  # the loop is closed, so nobody waits
+                return
+            del job, future, outcome, failure
+
+    async def first(self, seed: int | None, config: Mapping[str, JsonValue]) -> JsonValue:
+        """Make the world and reset it; the first observation."""
+        self.world = await self.run(self._kind)
+        self.made = True
+        self._tools = declared(self.world, TOOL_NAME)
+        found = await self.run(self.world.reset, seed, {**self._kind.default_config(), **config})
+        if isinstance(found, tuple) and len(found) == 2 and (found[1] is None or isinstance(found[1], Mapping)):
+            raise TypeError("it gave a pair: return the observation alone, without an info")
+        shown = await self._shown(found)
+        if shown is None:
+            raise TypeError("it gave None: return the first observation")
+        return shown
+
+    async def act(self, name: str, arguments: Mapping[str, Any]) -> Seen:
+        """Take an action: one job of the thread where nothing in it is a coroutine function."""
+        tool = self._tools[name]
+        if not any(map(inspect.iscoroutinefunction, (tool, self.world.step, self.world.formatter()))):
+            whole: Seen = await self.run(self._stepped, tool, arguments)
+            return whole
+        result = await self.run(tool, **arguments)
+        step = result if isinstance(result, Step) else Step(*await self.run(self.world.step, result))
+        return step, await self._shown(step.observation)
+
+    async def finish(self) -> Seen | None:
+        """What the world says of its final state; None where it says nothing."""
+        if type(self.world).finish is World.finish or hasattr(type(self.world).finish, TOOL_NAME):
+            return None  # there is none, or it is the agent's to call
+        found = await self.run(self.world.finish)
+        if found is None:
+            return None
+        if not isinstance(found, tuple):
+            raise TypeError(f"it gave no Step but {type(found).__name__}")
+        step = Step(*found)
+        return step, await self._shown(step.observation)
+
+    def _stepped(self, tool: Callable[..., Any], arguments: Mapping[str, Any]) -> Seen:
+        result = tool(**arguments)
+        step = result if isinstance(result, Step) else Step(*self.world.step(result))
+        return step, observation_json(self.world.formatter()(step.observation))
+
+    async def _shown(self, observation: Any) -> JsonValue:
+        return observation_json(await self.run(self.world.formatter(), observation))
+
+
+def _settle(future: asyncio.Future[Any], outcome: Any, failure: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if failure is None:
+        future.set_result(outcome)
+    elif isinstance(failure, StopIteration) or not isinstance(failure, Exception):
+        # As it is it would end the loop, or look like the end of whoever waits.
+        other = RuntimeError(f"{type(failure).__name__}: {failure}")
+        other.__cause__ = failure
+        future.set_exception(other)
+    else:
+        future.set_exception(failure)
 
 
 def _reward(value: Any) -> float:
@@ -67,12 +183,10 @@ class EpisodeSpec(BaseModel, frozen=True):
     """Of the episode that goes on in this one, which begins with the same steps."""
 
 
-class Recorder(Protocol):
-    """Takes what happens in an episode, in order; returns when it is safe."""
-
-    async def step(self, entry: LedgerEntry) -> None: ...
-
-    async def failed(self, error: str) -> None: ...
+Event = LedgerEntry | str
+"""What happens in an episode: a step, or how the world failed."""
+Record = Callable[[Event], Awaitable[None]]
+"""Takes what happens, in order; returns when it is safe."""
 
 
 class Refused(Exception):
@@ -82,11 +196,11 @@ class Refused(Exception):
 class Episode:
     """One world from `start` to `close`."""
 
-    def __init__(self, kind: type[World], spec: EpisodeSpec, recorder: Recorder) -> None:
+    def __init__(self, kind: type[World], spec: EpisodeSpec, record: Record) -> None:
         self._kind = kind
         self._played = PlayedWorld(kind)
         self._spec = spec
-        self._recorder = recorder
+        self._record = record
         self._turn = asyncio.Lock()
         self._waiting: set[asyncio.Task[str]] = set()
         self._calls: OrderedDict[CallKey, asyncio.Task[str]] = OrderedDict()
@@ -211,7 +325,7 @@ class Episode:
                 await self._fail(f"finish(): {failure_text(error)}")
                 return
             # Why the episode ended is not the world's to say any more.
-            await self._recorder.step(entry.model_copy(update={"terminated": False, "truncated": False}))
+            await self._record(entry.model_copy(update={"terminated": False, "truncated": False}))
 
     async def close(self, patience: float | None = None) -> None:
         """Close the world, when its last call is done; idempotent.
@@ -268,7 +382,7 @@ class Episode:
                 self._over = "the episode is over: no further action counts"
             if self._closed:
                 raise Refused(self._over)  # nobody waited for it
-            await self._recorder.step(entry)
+            await self._record(entry)
             return text_of(entry.observation)
 
     def _entry(self, name: str, given: dict[str, JsonValue], seen: Seen) -> LedgerEntry:
@@ -326,5 +440,5 @@ class Episode:
         """Record the failure, after which nothing more is played; returns what the agent is told."""
         self._failed = True
         self._over = "the simulation has failed; no further action counts"
-        await self._recorder.failed(f"world {self._kind.__name__}: {how}")
+        await self._record(f"world {self._kind.__name__}: {how}")
         return self._over

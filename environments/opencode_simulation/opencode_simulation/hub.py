@@ -1,46 +1,92 @@
-"""The environment's end of the control plane: one socket per process, to which the servers of its worlds connect.
+"""The environment's end of the control plane: one Unix socket per process, to which the servers of its worlds connect.
 
-Invariant: a server is heard only with this process's token, and only about rollouts that are open; what was read of a
-rollout stands in its ledger at once, so nothing is lost when the server dies.
+Lines of JSON go both ways: a server's `Hello`, then its `Report`s, and `Order`s to it. A server is heard only with this
+process's token, and only about rollouts that it was told to open. What an episode's steps gave stands in the ledger
+here before the agent sees it, so nothing is lost when the server dies. The socket's directory is in no sandbox.
+
+verifiers' state channel does not do this: it sends the whole state with each call, has no way to tell a shared server
+that one rollout begins or ends, and does not notice that a server died.
 """
 
 import asyncio
 import contextlib
 import hmac
+import os
 import secrets
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 from rollout_sandbox.at_exit import remove_at_exit
 
-from opencode_simulation import wire
-from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.episode import LEDGER_BYTES, EpisodeSpec
 from opencode_simulation.errors import BrokenWorldError, WorldError
-from opencode_simulation.ledger import Ledger
-from opencode_simulation.wire import LINE_LIMIT
+from opencode_simulation.ledger import Ledger, LedgerEntry
 
+LINE_LIMIT = 2 * LEDGER_BYTES
+"""Bytes of the longest line: a step with its observation, which `LEDGER_BYTES` bounds."""
 _SERVER_SECONDS = 120.0
 """How long a shared server may take to come up, and any to answer, beyond what the world's own calls may take."""
 _RECONNECT_SECONDS = 20.0
 """How long one may take to come up after the last of its group has gone."""
 
 
+class Hello(BaseModel):
+    """A server's first line: who it is, either of a `group` of tasks or of one `rollout`."""
+
+    token: str
+    group: str | None = None
+    rollout: str | None = None
+    port: int | None = None
+    """Where the server of one rollout listens."""
+    log: str | None = None
+    """The file to which it prints."""
+
+
+class Report(BaseModel):
+    """What a server says of one rollout's world."""
+
+    kind: Literal["opened", "stepped", "failed", "closed"]
+    rollout: str
+    observation: JsonValue = None
+    """Of `opened`: the first one."""
+    entry: LedgerEntry | None = None
+    """Of `stepped`."""
+    error: str | None = None
+    """Of `failed`."""
+    refused: int = 0
+    """Of `closed`: calls that changed nothing."""
+
+
+class Order(BaseModel):
+    """What a server is told about one rollout's world; `read` says that the report it waits for has been read."""
+
+    kind: Literal["open", "read", "end"]
+    rollout: str
+    spec: EpisodeSpec | None = None
+    """Of `open`."""
+    finish: bool = False
+    """Of `end`: whether the agent came to its end, so that the world may judge its final state first."""
+
+
+def line(message: BaseModel) -> bytes:
+    return message.model_dump_json().encode() + b"\n"
+
+
 @dataclass(eq=False)
 class Connection:
     writer: asyncio.StreamWriter
+    hello: Hello
     rollouts: set[str] = field(default_factory=set)
-    port: int | None = None
-    """Of a server of a rollout's own: where its agent finds it."""
-    log: Path | None = None
 
-    def send(self, message: BaseModel) -> None:
-        """Say something to the server; what it no longer hears is lost."""
+    def send(self, order: Order) -> None:
+        """Tell the server something; what it no longer hears is lost."""
         if not self.writer.is_closing():
-            self.writer.write(wire.line(message))
+            self.writer.write(line(order))
 
 
 @dataclass(eq=False)
@@ -58,7 +104,6 @@ class OpenRollout:
     of which the agent knows one."""
     playing: set[Connection] = field(default_factory=set)
     """Servers that have not closed their world yet."""
-
     played: bool = False
     """Whether it was reset: from then on the agent can act."""
     refusing: asyncio.Server | None = None
@@ -148,7 +193,7 @@ class Hub:
         played = self._rollouts[rollout]
         seconds = _SERVER_SECONDS + 3 * played.spec.step_timeout  # the step that is being taken, `finish` and `close`
         for connection in played.playing:
-            connection.send(wire.End(rollout=rollout, finish=True))
+            connection.send(Order(kind="end", rollout=rollout, finish=True))
         try:
             async with asyncio.timeout(seconds):
                 await played.closed.wait()
@@ -165,7 +210,7 @@ class Hub:
             if played.refusing is not None:
                 played.refusing.close()
             for connection in played.playing:
-                connection.send(wire.End(rollout=rollout, finish=False))
+                connection.send(Order(kind="end", rollout=rollout))
         self._rest()
 
     async def _listen(self) -> None:
@@ -185,83 +230,90 @@ class Hub:
             self._server = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(writer)
-        self._connections.add(connection)
+        connection: Connection | None = None
         try:
             with contextlib.suppress(ConnectionError):
+                hello = Hello.model_validate_json(await reader.readline())
+                if not hmac.compare_digest(hello.token, self.token):
+                    return
+                connection = self._greet(Connection(writer, hello))
                 while text := await reader.readline():
-                    self._take(connection, wire.FROM_SERVER.validate_json(text))
+                    self._take(connection, Report.model_validate_json(text))
         except ValueError as error:  # no message, or one that is longer than LINE_LIMIT
-            for rollout in connection.rollouts & self._rollouts.keys():
-                self._rollouts[rollout].fail(f"the world's server said what cannot be read: {str(error)[:300]}")
+            for played in self._played_on(connection):
+                played.fail(f"the world's server said what cannot be read: {str(error)[:300]}")
         finally:
-            self._connections.discard(connection)
-            self._leave(connection)
-            for played in [self._rollouts[rollout] for rollout in connection.rollouts & self._rollouts.keys()]:
-                if not played.closed.is_set():
-                    played.fail(f"the world's server died{last_words(connection.log)}")
-                    played.changed(played.ledger)
-                    if connection.port is not None:
-                        with contextlib.suppress(OSError):  # another program was faster
-                            played.refusing = await asyncio.start_server(_refuse, "127.0.0.1", connection.port)
+            await self._leave(connection)
             writer.close()
             self._rest()
 
-    def _leave(self, connection: Connection) -> None:
-        for group, members in self._shared.items():
-            if connection in members:
-                members.remove(connection)
-            if not members:
-                self._there[group].clear()
-                self._lost.add(group)
+    def _greet(self, connection: Connection) -> Connection:
+        self._connections.add(connection)
+        group, rollout = connection.hello.group, connection.hello.rollout
+        if group is not None:
+            self._shared.setdefault(group, []).append(connection)
+            self._lost.discard(group)
+            self._there.setdefault(group, asyncio.Event()).set()
+        elif rollout is not None and (played := self._rollouts.get(rollout)) is not None:
+            self._send_open(connection, rollout, played)
+        return connection
 
-    def _take(self, connection: Connection, message: wire.FromServer) -> None:
-        if isinstance(message, wire.Hello):
-            self._greet(connection, message)
+    def _played_on(self, connection: Connection | None) -> list[OpenRollout]:
+        rollouts = set[str]() if connection is None else connection.rollouts
+        return [self._rollouts[rollout] for rollout in rollouts & self._rollouts.keys()]
+
+    async def _leave(self, connection: Connection | None) -> None:
+        if connection is None:
             return
-        played = self._rollouts.get(message.rollout)
+        self._connections.discard(connection)
+        hello = connection.hello
+        if hello.group is not None:
+            members = self._shared[hello.group]
+            members.remove(connection)
+            if not members:
+                self._there[hello.group].clear()
+                self._lost.add(hello.group)
+        for played in self._played_on(connection):
+            if not played.closed.is_set():
+                played.fail(f"the world's server died{last_words(hello.log)}")
+                played.changed(played.ledger)
+                if hello.port is not None:
+                    with contextlib.suppress(OSError):  # another program was faster
+                        played.refusing = await asyncio.start_server(_refuse, "127.0.0.1", hello.port)
+
+    def _take(self, connection: Connection, report: Report) -> None:
+        played = self._rollouts.get(report.rollout)
         if played is None or connection not in played.playing:
             return
         ledger = played.ledger
-        match message:
-            case wire.Opened(observation=observation):
-                ledger.summary.first_observation = observation
+        match report.kind:
+            case "opened":
+                ledger.summary.first_observation = report.observation
                 played.played = True
                 played.unopened.discard(connection)
                 if not played.unopened:
                     played.opened.set()
-            case wire.Stepped(entry=entry):
-                ledger.add(entry)
-            case wire.Failed(error=error):
-                ledger.summary.error = ledger.summary.error or error
+            case "stepped":
+                assert report.entry is not None
+                ledger.add(report.entry)
+            case "failed":
+                ledger.summary.error = ledger.summary.error or report.error
                 played.opened.set()
-            case wire.Closed(refused=refused):
-                ledger.summary.refused += refused
+            case "closed":
+                ledger.summary.refused += report.refused
                 played.playing.discard(connection)
                 if not played.playing:
                     played.closed.set()
         played.changed(ledger)
-        if played.over or isinstance(message, wire.Opened):
-            connection.send(wire.Acknowledged(rollout=message.rollout))
-
-    def _greet(self, connection: Connection, hello: wire.Hello) -> None:
-        if not hmac.compare_digest(hello.token, self.token):
-            connection.writer.close()
-            return
-        connection.port, connection.log = hello.port, Path(hello.log) if hello.log is not None else None
-        if hello.group is not None:
-            self._shared.setdefault(hello.group, []).append(connection)
-            self._lost.discard(hello.group)
-            self._there.setdefault(hello.group, asyncio.Event()).set()
-        elif hello.rollout is not None and (played := self._rollouts.get(hello.rollout)) is not None:
-            self._send_open(connection, hello.rollout, played)
+        if played.over or report.kind == "opened":
+            connection.send(Order(kind="read", rollout=report.rollout))
 
     @staticmethod
     def _send_open(connection: Connection, rollout: str, played: OpenRollout) -> None:
         played.unopened.add(connection)
         played.playing.add(connection)
         connection.rollouts.add(rollout)
-        connection.send(wire.Open(rollout=rollout, spec=played.spec))
+        connection.send(Order(kind="open", rollout=rollout, spec=played.spec))
 
 
 @cache
@@ -269,12 +321,12 @@ def hub() -> Hub:
     return Hub()
 
 
-def last_words(log: Path | None) -> str:
+def last_words(log: str | None) -> str:
     """The end of what a server printed, behind a colon; nothing where that cannot be read any more."""
     if log is None:
         return ""
-    with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 1000))
+    with contextlib.suppress(OSError), open(log, "rb") as file:
+        file.seek(max(0, os.stat(log).st_size - 1000))
         return f": {said}" if (said := file.read().decode(errors="replace").strip()) else ""
     return ""
 

@@ -13,7 +13,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool
 from pydantic.warnings import ArbitraryTypeWarning
 
-from opencode_simulation.failure import failure_text, said
+from opencode_simulation.errors import failure_text, said
 from opencode_simulation.mcp_tools import nobody, offer_resource, signed_tool
 from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
 
@@ -166,8 +166,6 @@ def find_world(reference: str) -> type[World]:
 
 def _problems(world: type[World]) -> list[str]:
     if world not in _FOUND:
-        from opencode_simulation.reference import problems_of  # an MCP server, half a second
-
         found = problems_of(world, world_name(world))
         _FOUND[world] = found or ([] if declared(world, TOOL_NAME) else ["it has no tool: mark a method with @tool"])
     return _FOUND[world]

@@ -24,11 +24,10 @@ from opencode_simulation.hub import hub
 from opencode_simulation.ledger import LEDGER_KEY, TERMINATION_KEY, Ledger, LedgerSummary, TerminationReason, ledger_of
 from opencode_simulation.plain_json import text_of
 from opencode_simulation.reference import find_world, world_name
-from opencode_simulation.rollout_toolset import RolloutToolset
-from opencode_simulation.toolset import SimulationToolsetConfig
+from opencode_simulation.toolset import RolloutToolset, SimulationToolsetConfig
 
 if TYPE_CHECKING:
-    from opencode_simulation.gold import WorldCheck
+    from opencode_simulation.alone import WorldCheck
 
 _DONE = "environment_done"
 
@@ -142,13 +141,13 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
 
     async def validate(self, runtime: vf.Runtime) -> bool | None:
         """`vf-validate`: whether the calls in the row's `info.gold` give a return of 1; None where there are none."""
-        from opencode_simulation.gold import gold_is_right  # an MCP client, half a second
+        from opencode_simulation.alone import gold_is_right  # an MCP client, half a second
 
         return await gold_is_right(self)
 
     def own_check(self, repeats: int, gold: str | None) -> "WorldCheck":
         """The check of `opencode-check-tasks`: the world played `repeats` times untouched and with its solution."""
-        from opencode_simulation.gold import WorldCheck  # an MCP client, half a second
+        from opencode_simulation.alone import WorldCheck  # an MCP client, half a second
 
         return WorldCheck(self, repeats, gold)
 
@@ -175,7 +174,6 @@ def server_config(config: SimulationTaskConfig) -> SimulationToolsetConfig:
     """The configuration of the server of one rollout's world, or of the shared one."""
     return SimulationToolsetConfig(
         world=config.world,
-        name=world_name(find_world(config.world)),
         socket=hub().path,
         token=hub().token,
         group=shared_group(config) if config.server == "shared" else None,

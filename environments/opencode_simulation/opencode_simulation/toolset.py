@@ -1,9 +1,8 @@
-"""The tool server of worlds that many rollouts share, on verifiers' own `Toolset`.
+"""The tool servers of worlds, on verifiers' own `Toolset`: of one rollout's world, or of those that rollouts share.
 
-Invariant: it runs on the host and never in the agent's sandbox. A request reaches the one world whose rollout's URL it
-came by: a shared server knows a rollout by the coordinates that verifiers signs, and a signature for another rollout
-cannot be made without the server's secret, which no sandbox sees.
-The server plays only the episodes that the environment orders, and ends every world before it ends itself.
+A server runs on the host and never in the agent's sandbox. A request reaches the one world whose rollout's URL it came
+by: a shared server knows a rollout by the coordinates that verifiers signs with a secret that no sandbox sees. It plays
+only the episodes that the environment orders over its line (`hub`), and closes every world before it ends itself.
 """
 
 import asyncio
@@ -28,34 +27,16 @@ from pydantic import model_validator
 from verifiers.v1.mcp.server import STATE_ROUTE_PARAM, STATE_SIGNATURE_PARAM, STATE_URL_PARAM, state_signature
 from verifiers.v1.runtimes import SubprocessConfig
 
-from opencode_simulation import wire
-from opencode_simulation.episode import Episode, Refused
+from opencode_simulation.episode import Episode, Event, Refused
 from opencode_simulation.errors import WorldError
-from opencode_simulation.ledger import LedgerEntry
+from opencode_simulation.hub import LINE_LIMIT, Hello, Order, Report, line
 from opencode_simulation.mcp_tools import Request, offer_world
-from opencode_simulation.reference import find_world
-from opencode_simulation.wire import Hello
+from opencode_simulation.reference import find_world, world_name
 from opencode_simulation.world import World
 
 logger = logging.getLogger(__name__)
 _LAST_CALL_SECONDS = 2.0
 """How long a call may go on when the server is told to end: its sender is gone, and verifiers kills the server soon."""
-
-
-class _Reports:
-    """What happens in one episode, to the environment. What ends it is waited for until the environment has read it,
-    so that it knows before the agent does."""
-
-    def __init__(self, link: "Link", rollout: str) -> None:
-        self._link = link
-        self._rollout = rollout
-
-    async def step(self, entry: LedgerEntry) -> None:
-        stepped = wire.Stepped(rollout=self._rollout, entry=entry)
-        await self._link.say(stepped, until_heard=entry.terminated or entry.truncated)
-
-    async def failed(self, error: str) -> None:
-        await self._link.say(wire.Failed(rollout=self._rollout, error=error), until_heard=True)
 
 
 class Link:
@@ -66,34 +47,30 @@ class Link:
         hello: who this server is.
     """
 
-    def __init__(self, world: type[World], path: str, hello: wire.Hello) -> None:
+    def __init__(self, world: type[World], path: str, hello: Hello) -> None:
         self._world = world
         self._path = path
         self._hello = hello
         self._writer: asyncio.StreamWriter | None = None
-        self._heard: dict[str, asyncio.Event] = {}
+        self._read: dict[str, asyncio.Event] = {}
         self._orders: set[asyncio.Task[None]] = set()
-        self._reading = asyncio.create_task(self._serve())
+        self._serving = asyncio.create_task(self._serve())
         self._stopping: asyncio.Task[None] | None = None
         self.episodes: dict[str, Episode] = {}
         self.opened = asyncio.Event()
         """Whether any world was opened, or failed to be."""
 
-    async def say(self, message: wire.OfRollout, *, until_heard: bool = False) -> None:
-        """Tell the environment something, and return when it has read it, if that is to be waited for.
-
-        Raises:
-            ConnectionError: the environment is gone.
-        """
+    async def _say(self, report: Report, *, until_read: bool = False) -> None:
+        """Raises `ConnectionError` where the environment is gone."""
         if self._writer is None or self._writer.is_closing():
             raise ConnectionError("the environment of this world is gone")
-        heard = self._heard.setdefault(message.rollout, asyncio.Event()) if until_heard else None
-        if heard is not None:
-            heard.clear()
-        self._writer.write(wire.line(message))
+        read = self._read.setdefault(report.rollout, asyncio.Event()) if until_read else None
+        if read is not None:
+            read.clear()
+        self._writer.write(line(report))
         await self._writer.drain()
-        if heard is not None:
-            await heard.wait()
+        if read is not None:
+            await read.wait()
 
     async def stop(self) -> None:
         """Close every world and the line; whoever asks again waits for the same end."""
@@ -104,8 +81,8 @@ class Link:
         # A server of a rollout's own is told to end when the agent has stopped, before the environment asks for more.
         own = self._hello.rollout is not None
         await asyncio.gather(*(self._close(rollout, _LAST_CALL_SECONDS, finish=own) for rollout in list(self.episodes)))
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
+        self._serving.cancel()
+        await asyncio.gather(self._serving, return_exceptions=True)
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(ConnectionError):
@@ -114,36 +91,45 @@ class Link:
     async def _serve(self) -> None:
         while True:
             try:
-                reader, writer = await asyncio.open_unix_connection(self._path, limit=wire.LINE_LIMIT)
+                reader, writer = await asyncio.open_unix_connection(self._path, limit=LINE_LIMIT)
             except OSError:
                 await asyncio.sleep(0.2)
                 continue
             self._writer = writer
-            writer.write(wire.line(self._hello))
+            writer.write(line(self._hello))
             with contextlib.suppress(ConnectionError):
                 while text := await reader.readline():
-                    self._obey(text)
+                    self._obey(Order.model_validate_json(text))
             writer.close()
             await asyncio.gather(*(self._close(rollout) for rollout in list(self.episodes)))
 
-    def _obey(self, text: bytes) -> None:
-        order = wire.TO_SERVER.validate_json(text)
-        if isinstance(order, wire.Acknowledged):
-            if (heard := self._heard.get(order.rollout)) is not None:
-                heard.set()
+    def _obey(self, order: Order) -> None:
+        if order.kind == "read":
+            if (read := self._read.get(order.rollout)) is not None:
+                read.set()
             return
-        work = self._open(order) if isinstance(order, wire.Open) else self._close(order.rollout, finish=order.finish)
+        work = self._open(order) if order.kind == "open" else self._close(order.rollout, finish=order.finish)
         task = asyncio.create_task(work)
         self._orders.add(task)
         task.add_done_callback(self._orders.discard)
 
-    async def _open(self, order: wire.Open) -> None:
-        episode = Episode(self._world, order.spec, _Reports(self, order.rollout))
-        self.episodes[order.rollout] = episode
+    async def _open(self, order: Order) -> None:
+        rollout, spec = order.rollout, order.spec
+        assert spec is not None
+
+        async def record(event: Event) -> None:
+            # What ends an episode is waited for: the environment knows it before the agent does.
+            if isinstance(event, str):
+                await self._say(Report(kind="failed", rollout=rollout, error=event), until_read=True)
+            else:
+                report = Report(kind="stepped", rollout=rollout, entry=event)
+                await self._say(report, until_read=event.terminated or event.truncated)
+
+        episode = self.episodes[rollout] = Episode(self._world, spec, record)
         with contextlib.suppress(ConnectionError):
             try:
-                opened = wire.Opened(rollout=order.rollout, observation=await episode.start())
-                await self.say(opened, until_heard=True)
+                opened = Report(kind="opened", rollout=rollout, observation=await episode.start())
+                await self._say(opened, until_read=True)
             except WorldError as error:
                 logger.warning("%s", error)
         self.opened.set()
@@ -158,9 +144,9 @@ class Link:
                     await episode.finish(patience)
                 await episode.close(patience)
             except WorldError as error:
-                await self.say(wire.Failed(rollout=rollout, error=str(error)))
-            await self.say(wire.Closed(rollout=rollout, refused=episode.refused))
-        self._heard.pop(rollout, None)
+                await self._say(Report(kind="failed", rollout=rollout, error=str(error)))
+            await self._say(Report(kind="closed", rollout=rollout, refused=episode.refused))
+        self._read.pop(rollout, None)
 
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
@@ -208,8 +194,6 @@ class SimulationToolsetConfig(vf.ToolsetConfig):
 
     world: str
     """Reference of the world class."""
-    name: str
-    """The server's name, which OpenCode puts before its tools."""
     socket: str
     """Where the environment listens."""
     token: str
@@ -246,7 +230,7 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
 
     @property
     def server_name(self) -> str:
-        return self.config.name
+        return world_name(find_world(self.config.world))
 
     async def setup(self) -> None:
         """Find the world; a shared server is then ready, and waits for orders."""
@@ -316,5 +300,22 @@ def signed_rollout(query: str, secret: str) -> str | None:
     return str(route) if right else None
 
 
-if __name__ == "__main__":
-    SimulationToolset.run()
+class RolloutToolset(SimulationToolset):
+    """Serves the tools and resources of one world, to whoever reaches its port: the one rollout's sandbox."""
+
+    _rollout: str | None = None
+
+    async def setup_task(self, task: Any) -> None:
+        """Play the rollout's world: it is reset before the agent starts."""
+        self._rollout = task.rollout
+        port = int(Path(os.environ["MCP_PORT_FILE"]).read_text())
+        self.connect(Hello(token=self.config.token, rollout=task.rollout, port=port, log=own_log()))
+        await self._link.opened.wait()
+
+    def rollout_of(self, query: str) -> str | None:
+        return self._rollout
+
+
+if __name__ == "__main__":  # verifiers starts the module of a server, which is not told of which class
+    shared = SimulationToolsetConfig.model_validate_json(os.environ["VF_CONFIG"]).group is not None
+    (SimulationToolset if shared else RolloutToolset).run()

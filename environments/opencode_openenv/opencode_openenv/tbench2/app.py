@@ -51,7 +51,7 @@ async def _started(resources: AsyncExitStack) -> GuardedApplication:
         ValueError: there is no token, or a setting means nothing.
     """
     config = Tbench2ServerConfig()
-    return GuardedApplication(application_of(config), required_token(config), config.max_request_bytes)
+    return GuardedApplication(application_of(config), required_token(config), config.MAX_REQUEST_BYTES)
 
 
 app = ServerApplication(_started)

@@ -1,11 +1,9 @@
 """`Tbench2Environment`: one Terminal-Bench 2 task at a time, for an OpenEnv client.
 
-Invariant: wrong use raises an error that names it, and so does a failure of the infrastructure; a command that fails is
-an observation with its exit code. Only `evaluate` gives a reward, and it ends the episode.
-What scores is never in the sandbox before `evaluate`, which first ends whatever the agent started; and the sandbox is
-removed whatever happened. Nothing outside of the tasks' directory is read, whatever a caller or a link says; what is
-unpacked is what the checksum names, and it is complete. No name that a caller gives, and no link that another user of
-this machine plants, leads out of the directory of session logs, and no log grows without end.
+Wrong use raises an error that names it, and so does a failure of the infrastructure; a command that fails is an
+observation with its exit code. Nothing outside of the tasks' directory is read, whatever a caller or a link says, and
+what scores is never in the sandbox before `evaluate`. No name that a caller gives, and no link that another user of
+this machine plants, leads out of the directory of session logs.
 """
 
 import asyncio
@@ -17,6 +15,7 @@ import lzma
 import os
 import re
 import shutil
+import stat
 import tempfile
 import threading
 import urllib.request
@@ -25,10 +24,9 @@ import zlib
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import verifiers.v1 as vf
@@ -47,8 +45,7 @@ from rollout_sandbox.toolbox.scoring import Scoring, attach
 from verifiers.v1.rollout import resolve_agent_runtime
 
 from opencode_openenv.tbench2.models import ActionType, Tbench2Action, Tbench2Observation, Tbench2State
-from opencode_openenv.tbench2.place import Place, workdir_of_task
-from opencode_openenv.tbench2.settings import DEFAULT_SESSION, Settings, read_settings
+from opencode_openenv.tbench2.settings import DEFAULT_SESSION, Place, Settings, read_settings, workdir_of_task
 from opencode_openenv.tbench2.terminals import Ran, Terminals
 
 _CHECKSUM = re.compile(r"(?P<url>.+)#sha256=(?P<digest>[0-9a-f]{64})")
@@ -110,84 +107,58 @@ def downloaded_benchmark(repo_url: str | None, cache: Path) -> Path:
     if found is None:
         shown = without_credentials(repo_url)
         raise ValueError(f"TB2_REPO_URL {shown!r} names no checksum, and what it serves may change: append #sha256=HEX")
-    made = cache / found["digest"]
+    url, digest = found["url"], found["digest"]
+    made = cache / digest
     if not made.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
-        with locked(cache / f".{found['digest']}.lock"):
+        with locked(cache / f".{digest}.lock"):
             if not made.is_dir():
-                for left in cache.glob(f".{found['digest']}-*"):  # by a process that was killed
+                for left in cache.glob(f".{digest}-*"):  # by a process that was killed
                     shutil.rmtree(left)
-                _make(found["url"], found["digest"], made)
+                with tempfile.TemporaryDirectory(dir=cache, prefix=f".{digest}-") as scratch:
+                    _unpacked(url, digest, Path(scratch)).rename(made)
     entries = [path for path in made.iterdir() if path.is_dir()]
     return entries[0] if len(entries) == 1 else made
 
 
-def _make(url: str, digest: str, made: Path) -> None:
-    shown = without_credentials(url)
-    with tempfile.TemporaryDirectory(dir=made.parent, prefix=f".{digest}-") as scratch:
-        archive = Path(scratch, "archive.zip")
-        try:
-            with urllib.request.urlopen(url, timeout=120.0) as answer, archive.open("wb") as file:
-                got = _copied(answer, file)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise ValueError(f"TB2_REPO_URL {shown} cannot be downloaded: {error}") from error
-        if got != digest:
-            raise ValueError(f"TB2_REPO_URL {shown} serves an archive with the checksum {got}, not {digest}")
-        unpacked = Path(scratch, "unpacked")
-        try:
-            _unpack(archive, unpacked)
-        # RuntimeError: an encrypted archive, an unknown compression. OSError: a file where another has a directory.
-        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, OSError) as error:
-            raise ValueError(f"TB2_REPO_URL {shown} serves no sound zip archive: {error}") from error
-        unpacked.rename(made)
+def _unpacked(url: str, digest: str, scratch: Path) -> Path:
+    shown, archive, unpacked = without_credentials(url), scratch / "archive.zip", scratch / "unpacked"
+    try:
+        with urllib.request.urlopen(url, timeout=120.0) as answer, archive.open("w+b") as file:
+            while block := answer.read(1 << 20):
+                file.write(block)
+                if file.tell() > MAX_DOWNLOAD_BYTES:
+                    raise ValueError(f"it is larger than {MAX_DOWNLOAD_BYTES} bytes")
+            file.seek(0)
+            got = hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise ValueError(f"TB2_REPO_URL {shown} cannot be downloaded: {error}") from error
+    if got != digest:
+        raise ValueError(f"TB2_REPO_URL {shown} serves an archive with the checksum {got}, not {digest}")
+    unpacked.mkdir()
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            _unpack(packed, unpacked)
+    # RuntimeError: an encrypted archive, an unknown compression. OSError: a file where another has a directory.
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, OSError) as error:
+        raise ValueError(f"TB2_REPO_URL {shown} serves no sound zip archive: {error}") from error
+    return unpacked
 
 
-def _copied(answer: IO[bytes], file: IO[bytes]) -> str:
-    """The checksum of what was copied."""
-    digest, total = hashlib.sha256(), 0
-    while block := answer.read(1 << 20):
-        total += len(block)
-        if total > MAX_DOWNLOAD_BYTES:
-            raise ValueError(f"it is larger than {MAX_DOWNLOAD_BYTES} bytes")
-        digest.update(block)
-        file.write(block)
-    return digest.hexdigest()
-
-
-def _unpack(archive: Path, target: Path) -> None:
-    """Unpack the files of an archive, none of which may lie elsewhere; links are left out."""
-    target.mkdir()
-    with zipfile.ZipFile(archive) as packed:
-        if sum(member.file_size for member in packed.infolist()) > MAX_UNPACKED_BYTES:
-            raise ValueError(f"{archive.name} unpacks to more than {MAX_UNPACKED_BYTES >> 30} GiB")
-        for member in packed.infolist():
-            path, mode = PurePosixPath(member.filename), member.external_attr >> 16
-            if path.is_absolute() or ".." in path.parts:
-                raise ValueError(f"the archive of TB2_REPO_URL holds {member.filename!r}, which leads out of it")
-            place = target / path
-            if member.is_dir():
-                place.mkdir(parents=True, exist_ok=True)
-            elif mode & 0o170000 != 0o120000:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with packed.open(member) as content, place.open("wb") as file:
-                    shutil.copyfileobj(content, file)
-                place.chmod(0o755 if mode & 0o111 else 0o644)
+def _unpack(packed: zipfile.ZipFile, target: Path) -> None:
+    if sum(member.file_size for member in packed.infolist()) > MAX_UNPACKED_BYTES:
+        raise ValueError(f"the archive of TB2_REPO_URL unpacks to more than {MAX_UNPACKED_BYTES >> 30} GiB")
+    for member in packed.infolist():
+        if member.filename.startswith("/") or ".." in member.filename.split("/"):
+            raise ValueError(f"the archive of TB2_REPO_URL holds {member.filename!r}, which leads out of it")
+        mode = member.external_attr >> 16
+        if not stat.S_ISLNK(mode):
+            place = packed.extract(member, target)
+            os.chmod(place, 0o755 if member.is_dir() or mode & 0o111 else 0o644)
 
 
 WRITE_FILE_SECONDS = 120.0
 """How long `write_file` may take."""
-
-
-@dataclass(frozen=True)
-class Score:
-    reward: float
-    exit_code: int | None
-    """Of the test script; None if it never ran."""
-    problem: str
-    """Why the reward is a 0 although the tests gave none."""
-    warning: str
-    """That the tests lacked a program."""
-    output: str
 
 
 class Episode:
@@ -201,7 +172,7 @@ class Episode:
         self.task = task
         self._place = place
         recorded: vf.TraceTask[Any] = vf.TraceTask(type="Task", data=task.data, key=task.key, hash="")
-        self._trace: AnyTrace = vf.Trace(task=recorded, agent=vf.AgentInfo(config=vf.AgentConfig()))
+        self.trace: AnyTrace = vf.Trace(task=recorded, agent=vf.AgentInfo(config=vf.AgentConfig()))
         self._resources = AsyncExitStack()
         self._box: vf.Runtime
         self._agents_box: vf.Runtime
@@ -230,7 +201,7 @@ class Episode:
     @contextlib.asynccontextmanager
     async def _ready_box(self, task: OpenCodeTask) -> AsyncIterator[vf.Runtime]:
         async with self._place.box(task) as box:
-            await task.setup(self._trace, box)
+            await task.setup(self.trace, box)
             yield box
 
     async def write_file(self, path: str, content: str) -> None:
@@ -249,8 +220,8 @@ class Episode:
         except TimeoutError as error:
             raise ValueError(f"{path!r} could not be written within {WRITE_FILE_SECONDS:g} s") from error
 
-    async def evaluate(self) -> Score:
-        """Score what is in the sandbox.
+    async def evaluate(self) -> None:
+        """Score what is in the sandbox; the reward and the run of the tests are on the trace.
 
         Raises:
             SandboxError: the sandbox is gone, or the agent's processes could not be ended.
@@ -259,12 +230,8 @@ class Episode:
         self.over = True
         await self.terminals.end_all()
         await self._fence.end()
-        attach(Scoring(lambda order: self._ready_box(ordered_task(self.task, order))), self._trace)
-        await self.task.score(self._trace, self._box)
-        run: dict[str, Any] = self._trace.info["tests"]
-        said = "".join(str(run.get(name, "")) for name in ("stdout", "stderr"))
-        problem, warning = str(run["problem"]), str(run["warning"])
-        return Score(float(self._trace.reward), run.get("exit_code"), problem, warning, said)
+        attach(Scoring(lambda order: self._ready_box(ordered_task(self.task, order))), self.trace)
+        await self.task.score(self.trace, self._box)
 
     async def close(self) -> None:
         """Remove the sandbox with all that runs in it; idempotent."""
@@ -282,16 +249,11 @@ def plain_name(text: str) -> str:
 
 
 class SessionLog:
-    """The directory of one episode's logs.
-
-    Raises:
-        ValueError: it cannot be made, or is another user's.
-    """
+    """The directory of one episode's logs; raises `ValueError` where it cannot be made, or is another user's."""
 
     def __init__(self, output_dir: Path, task_id: str, episode_id: str) -> None:
         self.directory = output_dir / f"{plain_name(task_id)}.{plain_name(episode_id)}"
         self._names: set[str] = set()
-        self._failed = False
         try:
             output_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.directory.mkdir(mode=0o700, exist_ok=True)
@@ -306,30 +268,19 @@ class SessionLog:
             name = "further-sessions"
         self._names.add(name)
         text = f"$ {command[:10_000]}\n{output}" + ("" if output.endswith("\n") or not output else "\n")
-        try:
-            self._append(f"{name}.log", text.encode(errors="replace"))
-        except OSError as error:
-            if not self._failed:
-                logger.warning("session logs below %s cannot be written: %s", self.directory, error)
-            self._failed = True
-
-    def _append(self, name: str, data: bytes) -> None:
-        directory = self._opened()
-        try:
-            # Not blocking: a FIFO is refused instead of waited for.
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with open(os.open(name, flags, 0o600, dir_fd=directory), "wb") as file:
+        # Not blocking: a FIFO is refused instead of waited for.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with contextlib.ExitStack() as opened:
+            try:
+                directory = self._opened()
+                opened.callback(os.close, directory)
+                file = opened.enter_context(open(os.open(f"{name}.log", flags, 0o600, dir_fd=directory), "wb"))
                 if os.fstat(file.fileno()).st_size <= MAX_LOG_BYTES:
-                    file.write(data)
-        finally:
-            os.close(directory)
+                    file.write(text.encode(errors="replace"))
+            except OSError as error:
+                logger.warning("session logs below %s cannot be written: %s", self.directory, error)
 
     def _opened(self) -> int:
-        """A descriptor of the directory.
-
-        Raises:
-            OSError: it is gone, a link, or another user's.
-        """
         directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         if os.fstat(directory).st_uid != os.geteuid():
             os.close(directory)
@@ -512,17 +463,19 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
 
     async def _evaluate(self, episode: Episode) -> Tbench2Observation:
         try:
-            score = await episode.evaluate()
+            await episode.evaluate()
         finally:
             await self._end()
+        run, reward = episode.trace.info["tests"], float(episode.trace.reward)
         info = {
-            "tests_passed": score.reward >= 1.0,
-            "exit_code": score.exit_code,
+            "tests_passed": reward >= 1.0,
+            "exit_code": run.get("exit_code"),  # None if the test script never ran
             "docker_image": episode.task.data.image,
-            "problem": score.problem,
-            "warning": score.warning,
+            "problem": str(run["problem"]),
+            "warning": str(run["warning"]),
         }
-        return self._observation(output=score.output, info=info, reward=score.reward, done=True)
+        output = "".join(str(run.get(name, "")) for name in ("stdout", "stderr"))
+        return self._observation(output=output, info=info, reward=reward, done=True)
 
     def _warn_of_loss(self) -> None:
         logger.warning("task %r ended without a score: its caller is gone", self._state.task_id)

@@ -1,12 +1,125 @@
-"""A rollout as a `Trajectory`, field by field that of eval-protocol, with what is known here beyond it in fields of
-its own."""
+"""What migrates from eval-protocol: a world made of its hooks, and a rollout as its `Trajectory`.
 
-from typing import Any
+A subclass of `EnvironmentWorld` keeps those hooks as they are, also as another base (an `EnvironmentAdapter`), before
+or after this one; and it marks its tools with `@tool`: a tool returns the action for `step_environment`, or the call
+for `parse_action`.
+"""
 
-from opencode_env.cli_agent.traces import AnyTrace
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
 from pydantic import BaseModel, JsonValue, TypeAdapter
 
+from opencode_simulation.errors import InvalidAction
 from opencode_simulation.ledger import FINISH, TERMINATION_KEY, LedgerEntry, LedgerSummary, ledger_of
+from opencode_simulation.world import Step, World
+
+if TYPE_CHECKING:  # it takes seconds, and a world's module needs none of it
+    from opencode_env.cli_agent.traces import AnyTrace
+
+_HOOKS = (
+    *("get_default_config", "create_environment", "create_environment_with_seed", "reset_environment"),
+    *("step_environment", "close_environment", "parse_action", "format_observation"),
+)
+_ENVIRONMENT_NAMES = ("env", "environment", "_env")
+_TEXT_ACTION = "action_str"
+"""How eval-protocol's `parse_action` calls what it takes: only a text."""
+
+
+class EnvironmentWorld(World):
+    """Plays an environment object, such as one of Gymnasium's, through the seven hooks."""
+
+    environment: Any = None
+    """The environment of this episode; there is one from `reset` on."""
+
+    DEFAULT_CONFIG: ClassVar[Mapping[str, JsonValue]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let the hooks of another base go before the defaults of this class, wherever that base stands."""
+        super().__init_subclass__(**options)
+        ours = (EnvironmentWorld, World, object)
+        for name in _HOOKS:
+            first, *rest = (kind for kind in cls.__mro__ if name in vars(kind))
+            other = next((kind for kind in rest if kind not in ours), None)
+            if first in ours and other is not None:
+                setattr(cls, name, vars(other)[name])
+
+    @classmethod
+    def get_default_config(cls) -> Mapping[str, JsonValue]:
+        """What a row's own config is laid on."""
+        return cls.DEFAULT_CONFIG
+
+    def create_environment(self, config: dict[str, Any]) -> Any:
+        """Make the environment."""
+        raise NotImplementedError(f"{type(self).__name__} has no create_environment(config)")
+
+    def create_environment_with_seed(self, config: dict[str, Any], *, seed: int | None = None) -> tuple[Any, Any, Any]:
+        """Make the environment and reset it; returns it, the first observation, and its info."""
+        made = self.create_environment(config)
+        observation, info = self.reset_environment(made, seed)
+        return made, observation, info
+
+    def reset_environment(self, environment: Any, seed: int | None = None) -> tuple[Any, Any]:
+        """Reset the environment; returns the first observation and its info."""
+        found: tuple[Any, Any] = environment.reset(seed=seed)
+        return found
+
+    def step_environment(self, environment: Any, action: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
+        """Take an action; returns observation, reward, terminated, truncated and info."""
+        found: tuple[Any, float, bool, bool, Mapping[str, Any]] = environment.step(action)
+        return found
+
+    def close_environment(self, environment: Any) -> None:
+        """Free what the environment holds."""
+        if hasattr(environment, "close"):
+            environment.close()
+
+    def parse_action(self, action: Any) -> Any:
+        """What a tool returned as the environment takes it; what this raises refuses the call, and nothing changes."""
+        return action
+
+    def formatter(self) -> Callable[[Any], Any]:
+        """`format_observation`, given the environment too where it asks for that."""
+        _, *more = inspect.signature(self.format_observation).parameters.values()
+        if not more or more[0].kind is more[0].VAR_POSITIONAL:
+            return self.format_observation
+        if more[0].default is not more[0].empty and more[0].name not in _ENVIRONMENT_NAMES:
+            return self.format_observation
+        return partial(self.format_observation, **{more[0].name: self.environment})
+
+    @classmethod
+    def default_config(cls) -> Mapping[str, JsonValue]:
+        """What `get_default_config` gives, which may be a method of an instance."""
+        hook = inspect.getattr_static(cls, "get_default_config")
+        given = cls if isinstance(hook, classmethod | staticmethod) else cls()
+        return given.get_default_config() or {}
+
+    def reset(self, seed: int | None, config: Mapping[str, JsonValue]) -> Any:
+        """Make the environment, with its seed, and return the first observation."""
+        self.environment, observation, _ = self.create_environment_with_seed(dict(config), seed=seed)
+        return observation
+
+    def step(self, action: Any) -> Step:
+        """Parse the action and take it.
+
+        Raises:
+            InvalidAction: `parse_action` refused it, in the manner of these hooks with a ValueError or the like.
+        """
+        try:
+            wanted = next(iter(inspect.signature(self.parse_action).parameters), "")
+            # Where only a text is parsed, any other action is one for `step_environment` already.
+            parsed = self.parse_action(action) if isinstance(action, str) or wanted != _TEXT_ACTION else action
+        except (ValueError, TypeError, LookupError) as error:
+            raise InvalidAction(f"{action!r} is not an action here: {error}") from error
+        return Step(*self.step_environment(self.environment, parsed))
+
+    def close(self) -> None:
+        """Close the environment, if one was made."""
+        if self.environment is not None:
+            self.close_environment(self.environment)
+
 
 _ARGUMENTS = TypeAdapter(dict[str, JsonValue])
 
@@ -71,7 +184,7 @@ class Trajectory(BaseModel):
     """The actions, beyond eval-protocol's fields."""
 
 
-def trajectory_of(trace: AnyTrace) -> Trajectory:
+def trajectory_of(trace: "AnyTrace") -> Trajectory:
     """The trajectory of a finished rollout.
 
     Raises:
@@ -110,7 +223,7 @@ def trajectory_of(trace: AnyTrace) -> Trajectory:
     )
 
 
-def _session(trace: AnyTrace, summary: LedgerSummary, terminated: bool, last: JsonValue) -> MCPSession:
+def _session(trace: "AnyTrace", summary: LedgerSummary, terminated: bool, last: JsonValue) -> MCPSession:
     data = trace.task.data
     model = trace.agent.config.model if trace.agent is not None else None
     return MCPSession(
@@ -130,7 +243,7 @@ def _session(trace: AnyTrace, summary: LedgerSummary, terminated: bool, last: Js
     )
 
 
-def _tool_calls(trace: AnyTrace, steps: list[LedgerEntry]) -> list[MCPToolCall]:
+def _tool_calls(trace: "AnyTrace", steps: list[LedgerEntry]) -> list[MCPToolCall]:
     """The steps, each with the model's next call of that tool, if there is one."""
     calls = [call for message in trace.assistant_messages for call in message.tool_calls or []]
     actions = []
@@ -162,7 +275,7 @@ def _unseen(entry: LedgerEntry) -> dict[str, JsonValue]:
     return {"step": entry.step - 1, **said, "tool_calls": calls, "num_tool_calls": len(calls)}
 
 
-def _usage(trace: AnyTrace) -> dict[str, int]:
+def _usage(trace: "AnyTrace") -> dict[str, int]:
     used = [call.usage for call in trace.calls if call.usage is not None]
     prompt, completion = sum(one.input_tokens for one in used), sum(one.completion_tokens for one in used)
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
