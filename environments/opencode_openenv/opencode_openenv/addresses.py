@@ -15,11 +15,7 @@ def with_token(base_url: str, token: str | None) -> str:
 
 @contextmanager
 def without_secrets(base_url: str) -> Iterator[None]:
-    """Take a URL's token out of what OpenEnv's client says of a connection that failed.
-
-    Raises:
-        ConnectionError: in the place of OpenEnv's.
-    """
+    """Take a URL's token out of the `ConnectionError` that OpenEnv's client raises."""
     secret = urlsplit(base_url).netloc.rpartition("@")[0]
     try:
         yield

@@ -73,11 +73,7 @@ class RunRollout(Tool):
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        """One rollout, as JSON text.
-
-        Raises:
-            ToolError: wrong arguments.
-        """
+        """One rollout, as JSON text; wrong arguments are a `ToolError`."""
         try:
             result = await self._service.run(arguments)
         except ValueError as error:
@@ -88,7 +84,7 @@ class RunRollout(Tool):
 
 
 class OpenCodeEnvironment(MCPEnvironment):
-    """A session."""
+    """A session with one client."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -141,24 +137,13 @@ def application_of(service: RolloutService, config: ServerConfig) -> Application
 
 
 async def serve(config: ServerConfig) -> None:
-    """Serve until SIGINT or SIGTERM.
-
-    Raises:
-        SandboxError: the confined local sandbox is asked for and does not work here.
-        SystemExit: the address cannot be listened at.
-    """
+    """Serve until SIGINT or SIGTERM."""
     async with Engine(config.environment()).open() as engine:
         service = RolloutService(engine, config)
         await serve_application("run_rollout", application_of(service, config), config, service.stop)
 
 
 async def _started(resources: AsyncExitStack) -> GuardedApplication:
-    """The application, with the options' defaults; its engine is open as long as the resources.
-
-    Raises:
-        SandboxError: the confined local sandbox does not work here.
-        ValueError: there is no token.
-    """
     config = ServerConfig()
     token = required_token(config)
     engine = await resources.enter_async_context(Engine(config.environment()).open())

@@ -1,7 +1,7 @@
 """`OpenCodeEnv`: the client of a `run_rollout` server, ours or OpenEnv's own of 0.3.
 
-Invariant: a call waits as long as its rollout may take. When the client gives a call up, it gives its connection up,
-too, so that the server ends the rollout.
+A call waits as long as its rollout may take. When the client gives it up, it gives its connection up, too, so that the
+server ends the rollout.
 """
 
 import asyncio
@@ -22,11 +22,7 @@ from opencode_openenv.spec import RolloutSpec, read_arguments
 
 def read_result(answer: Any) -> RolloutResult:
     """The result in an answer: its text, or an object or mapping with `content[0].text`, or either of them below
-    `result`.
-
-    Raises:
-        ValueError: there is no result in it.
-    """
+    `result`; a `ValueError` where there is none."""
     text = _text(answer)
     if text is None and isinstance(answer, Mapping) and "reward" in answer:
         text = json.dumps(answer)

@@ -1,7 +1,7 @@
 """One rollout from its description to its result, on the environment that `vf-eval` runs.
 
-Invariant: the path of a rollout is `Env.run_slot`, as for every other caller here; this module has only what its task,
-endpoint and sampling are, and what its episode means to the caller.
+The path of a rollout is `Env.run_slot`, as for every other caller here; this module says what its task, endpoint and
+sampling are, and what its episode means to the caller.
 """
 
 import hashlib
@@ -72,11 +72,7 @@ class Engine:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["Engine"]:
-        """Hold what rollouts share.
-
-        Raises:
-            SandboxError: the confined local sandbox is asked for and does not work here.
-        """
+        """Hold what rollouts share; a `SandboxError` where the confined local sandbox does not work here."""
         async with self._env.serving():
             yield self
 
@@ -144,11 +140,7 @@ class NoTrainingTraceError(ValueError):
 
 
 def training_trace(traces: Mapping[Role, AnyTrace]) -> TrainingTrace:
-    """The training trace of a rollout's traces.
-
-    Raises:
-        NoTrainingTraceError: the endpoint gave no token ids, tokens and logprobs do not fit, or it would be too large.
-    """
+    """The training trace of a rollout's traces, or the reason why there is none."""
     turns: list[TrainingTurn] = []
     tokens = 0
     for turn in (turn for role, trace in traces.items() for turn in _turns(role, trace)):

@@ -1,8 +1,8 @@
 """What stands in front of OpenEnv's application: who may call, and what becomes of a call whose caller is gone.
 
-Invariant: a browser's page is never served, wherever it comes from: it could send the user's own loopback server
-commands. One whose own name was made to lead here says nothing of itself in some requests, so without a token the
-server answers to no names but `localhost`.
+A browser's page is never served, wherever it comes from: it could send the user's own loopback server commands. One
+whose own name was made to lead here says nothing of itself in some requests, so without a token the server answers to
+no names but `localhost`.
 """
 
 import asyncio

@@ -56,11 +56,7 @@ class ListenConfig(BaseConfig):
             return False
 
     def require_agents_out_of_reach(self, runtime: RuntimeConfig, sandbox: LocalSandboxConfig) -> None:
-        """Refuse to serve without a token where an agent may reach the server over the network.
-
-        Raises:
-            ValueError: so it is.
-        """
+        """Refuse (`ValueError`) to serve without a token where an agent may reach the server over the network."""
         confined = isinstance(runtime, SubprocessConfig) and sandbox.confine and sandbox.network != "host"
         if runtime_is_local(runtime) and not confined and not self.token():
             raise ValueError(

@@ -1,9 +1,8 @@
 """The model of a rollout: its endpoint, its client, and in every call the sampling, over what the agent asks itself.
 
-An endpoint is made of explicit values over the server's environment variables over the catalog. Invariants: the
-server's own keys go to the server's own endpoints only, and a caller that names another base URL brings the key for it.
-With token ids, the tokens are sampled from the whole distribution at one temperature, whatever the agent asks for,
-because a trainer recomputes their logprobs so.
+An endpoint is made of explicit values over the server's environment variables over the catalog. The server's own keys
+go to the server's own endpoints only. With token ids, the tokens are sampled from the whole distribution at one
+temperature, whatever the agent asks for, because a trainer recomputes their logprobs so.
 """
 
 import os
@@ -56,11 +55,7 @@ class Endpoint:
 
 
 def resolve_endpoint(spec: RolloutSpec, environment: Mapping[str, str] = os.environ) -> Endpoint:
-    """The endpoint of a rollout.
-
-    Raises:
-        ValueError: there is no base URL, key or model, or the base URL is not one.
-    """
+    """The endpoint of a rollout; a `ValueError` says which of base URL, key and model is missing or wrong."""
     kind = CATALOG.get(spec.endpoint)
     if kind is None:
         missing = [name for name in ("base_url", "model") if not getattr(spec, name)]
@@ -88,10 +83,7 @@ def resolve_endpoint(spec: RolloutSpec, environment: Mapping[str, str] = os.envi
 
 
 def _with_version(kind: _Kind, base_url: str) -> str:
-    """The URL with the /v1 that users of OpenEnv's own catalog leave out.
-
-    vLLM serves nothing beside it, also below a prefix; the paths of others are what their users say they are.
-    """
+    """The URL with the /v1 that users of OpenEnv's own catalog leave out; vLLM serves nothing beside it."""
     base_url = base_url.rstrip("/")
     path = base_url.partition("://")[2].partition("/")[2]
     lacks = bool(base_url) and (not path or (kind.always_v1 and not base_url.endswith("/v1")))
@@ -132,11 +124,8 @@ for (renderers 0.1.12 does so for pictures, with `trust_remote_code=True`)."""
 
 
 def client_of(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClientConfig | TrainClientConfig:
-    """The client of a rollout, whose key is in the environment variable `variable`.
-
-    Raises:
-        ValueError: there is no such renderer, or it would run code of a repository that the caller names.
-    """
+    """The client of a rollout, whose key is in the environment variable `variable`; a `ValueError` where there is no
+    such renderer, or it would run code of a repository that the caller names."""
     tokenizer = spec.tokenizer or endpoint.model
     owner = _RUNS_CODE_OF.get(spec.renderer)
     if owner is not None and not tokenizer.startswith(owner):

@@ -1,8 +1,8 @@
 """`RolloutService`: what stands behind every session, between a caller's arguments and the engine.
 
-Invariant: wrong arguments raise before anything is started; all else is in the result. A call that is cancelled,
-because its caller is gone or the server stops, leaves nothing. What a rollout asks for and cannot be reached at all is
-said before it starts; what only fails to answer in time, or is behind a proxy, is left to the rollout.
+Wrong arguments raise before anything is started; all else is in the result. A call that is cancelled, because its
+caller is gone or the server stops, leaves nothing. What a rollout asks for and certainly cannot be reached is said
+before it starts.
 """
 
 import asyncio
@@ -37,11 +37,7 @@ class UnreachableError(Exception):
 
 
 async def require_reachable(spec: RolloutSpec, endpoint: Endpoint) -> None:
-    """Return if the model's endpoint and the tokenizer can be reached, as far as that can be known.
-
-    Raises:
-        UnreachableError: one of them cannot.
-    """
+    """Raise `UnreachableError` where it is known that the model's endpoint or the tokenizer cannot be reached."""
     if why := await _unreachable(endpoint.base_url):
         named = f"base_url {endpoint.base_url}" if spec.base_url else f'the server\'s own endpoint "{spec.endpoint}"'
         raise UnreachableError(f"{named} cannot be reached: {why}")
@@ -56,7 +52,6 @@ async def require_reachable(spec: RolloutSpec, endpoint: Endpoint) -> None:
 
 
 def _is_cached(tokenizer: str) -> bool:
-    """Whether the Hub's library has it on this machine, or is told to ask nobody."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return True
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")

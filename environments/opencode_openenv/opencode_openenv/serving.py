@@ -1,7 +1,7 @@
 """Serving an OpenEnv application: behind the guard, from its start to an end that leaves nothing.
 
-Invariant: where a program of somebody else listens (`ServerApplication`), nobody is served without a token, because it
-cannot be known who reaches that address.
+Where a program of somebody else listens (`ServerApplication`), nobody is served without a token, because it cannot be
+known who reaches that address.
 """
 
 import asyncio
@@ -118,12 +118,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve_application(name: str, application: Application, config: ListenConfig, stop: Stop) -> None:
-    """Serve until SIGINT or SIGTERM, then `stop` whatever is under way and answer who waits for it.
-
-    Raises:
-        SystemExit: the address cannot be listened at.
-        ValueError: it is not a token.
-    """
+    """Serve until SIGINT or SIGTERM, then `stop` whatever is under way and answer who waits for it."""
     token = config.token()
     if token is None and not config.is_loopback:
         logger.warning(
@@ -160,8 +155,7 @@ def naming_wrong_use(application: FastAPI) -> Application:
 class ServerApplication:
     """A server as an ASGI application, which is started when the program that listens is.
 
-    Args:
-        start: makes the application, with what it needs; raises `ValueError` or `RolloutError` where it cannot.
+    `start` makes the application, with what it needs; it raises `ValueError` or `RolloutError` where it cannot.
     """
 
     def __init__(self, start: Callable[[AsyncExitStack], Awaitable[GuardedApplication]]) -> None:
@@ -186,11 +180,7 @@ class ServerApplication:
 
 
 def required_token(config: ListenConfig) -> str:
-    """The token that callers must send.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The token that callers must send; a `ValueError` where there is none."""
     token = config.token()
     if token is None:
         raise ValueError(f"set {TOKEN_VARIABLE}: whoever reaches this server runs shell commands at your expense")
@@ -198,11 +188,7 @@ def required_token(config: ListenConfig) -> str:
 
 
 def run(serving: Coroutine[Any, Any, None]) -> None:
-    """Serve to the end, and write what the server and its rollouts say to standard error, with the time.
-
-    Raises:
-        SystemExit: a prerequisite is missing, said in one line.
-    """
+    """Serve to the end, with a log on standard error; a prerequisite that is missing ends the program with one line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger("verifiers.v1")

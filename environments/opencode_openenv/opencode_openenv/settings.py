@@ -59,11 +59,7 @@ class ServerConfig(ListenConfig):
         return self.max_rollout_s * (2 + self.max_queued / self.max_concurrent)
 
     def environment(self) -> EnvConfig:
-        """The environment whose rollouts are served.
-
-        Raises:
-            ValueError: it is not installed.
-        """
+        """The environment whose rollouts are served; a `ValueError` where it is not installed."""
         try:
             kind = env_config_type("", self.env_id)
         except ModuleNotFoundError as error:

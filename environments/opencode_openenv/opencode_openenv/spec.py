@@ -1,9 +1,8 @@
 """What a caller of `run_rollout` asks for: its arguments, their defaults and their bounds.
 
-Invariant: a `RolloutSpec` is sound in itself; only what depends on the server (its endpoints, its sandbox, its longest
-rollout) is found out later. The names and defaults of the arguments before `token_ids` are those of OpenEnv 0.3.1's
-`opencode_env`. What is wrong with them is said in the words of `run_rollout`, all of it at once, and no message shows a
-value, because one of them is a key.
+The names and defaults of the arguments before `token_ids` are those of OpenEnv 0.3.1's `opencode_env`. What is wrong
+with them is said in the words of `run_rollout`, all of it at once, and no message shows a value, because one of them is
+a key. What depends on the server is found out later.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -31,7 +30,6 @@ _COMMAND_GRACE_SECONDS = 50.0
 
 
 def _not_empty(command: str) -> str:
-    """A command that does something: an empty one always passes."""
     if not command.strip():
         raise ValueError("is empty, and would always pass")
     return command

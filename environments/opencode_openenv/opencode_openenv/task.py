@@ -1,13 +1,9 @@
 """The task behind `run_rollout`: setup and verify commands in `/home/user`, the agent in `workdir` below it.
 
-Invariant: the directories mean what they did in OpenEnv's `opencode_env`; the place of the reward is made after the
-agent.
-
 Whatever stands in the work directory (links, pipes, endless or binary files, names with line breaks), its read is
 bounded in time and size, follows no link, and fails no rollout. The reward file stands in a directory that was made
-after the agent's processes had ended, and is bounded. The documented place, `/home/user/logs/verifier`, is a link to
-it, made at the same time: where that cannot be done, by the agent's doing, nothing counts, because commands that write
-a reward as a rule always exit 0.
+after the agent's processes had ended. The documented place, `/home/user/logs/verifier`, is a link to it, made at the
+same time: where the agent prevents that nothing counts, because commands that write a reward as a rule always exit 0.
 """
 
 import base64
@@ -45,7 +41,7 @@ class RunRolloutRubric(VerifyCommandsRubric):
     """Scores a `run_rollout`; without verify commands there is no reward."""
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
-        """Run the verify commands, if there are any; raises as `Rubric.score`."""
+        """Run the verify commands, if there are any."""
         if getattr(task, "verify", None):
             await super().score(task, trace, runtime)
 
@@ -155,11 +151,7 @@ class RolloutTask(OpenCodeTask):
         return _RUBRIC
 
     async def setup(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
-        """Make the directories and run the setup commands in order, each recorded.
-
-        Raises:
-            TaskError: a command failed or ran out of time.
-        """
+        """Make the directories and run the setup commands in order, each recorded; one that fails is a `TaskError`."""
         await run_checked(runtime, ["mkdir", "-p", "--", WORKDIR], f"{WORKDIR} cannot be made", error=vf.TaskError)
         records = trace.info[SETUP_RECORD] = []
         timeout = self.data.setup_timeout or self.config.setup_timeout
@@ -174,11 +166,7 @@ class RolloutTask(OpenCodeTask):
                 raise vf.TaskError(told)
 
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
-        """Run the verify commands, then keep the files of the work directory.
-
-        Raises:
-            TaskError: the commands could not be run.
-        """
+        """Run the verify commands, then keep the files of the work directory."""
         await super().score(trace, runtime, deployment)
         if runtime is not None and trace.stop_condition != "setup_timeout":
             texts, others = await left_files(runtime, WORKDIR)

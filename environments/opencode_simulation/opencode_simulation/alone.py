@@ -27,13 +27,7 @@ from opencode_simulation.world import World
 
 
 class WorldAlone:
-    """One episode of a world, with its ledger; `async with` resets and closes it.
-
-    With a path, the ledger's steps are also appended there as JSON lines.
-
-    Raises:
-        WorldError: the world could not be reset.
-    """
+    """One episode of a world, with its ledger; `async with` resets it (or raises a `WorldError`) and closes it."""
 
     def __init__(self, world: type[World], spec: EpisodeSpec, ledger_path: Path | None = None) -> None:
         self.ledger = Ledger(summary=LedgerSummary(world=world.__name__, seed=spec.seed, config=dict(spec.config)))
@@ -62,7 +56,6 @@ class WorldAlone:
         await self.episode.close()
 
     def server(self) -> MCPServer[Any]:
-        """An MCP server of this one episode, for whoever calls it."""
 
         async def find(request: Request) -> Episode:
             return self.episode
@@ -73,11 +66,7 @@ class WorldAlone:
 
 
 async def serve_alone(world: WorldAlone, host: str, port: int, ready: Callable[[int], None]) -> None:
-    """Serve a world under `/mcp` until SIGTERM or SIGINT; `ready` is called with the port when it can be reached.
-
-    Raises:
-        OSError: nobody can listen there.
-    """
+    """Serve a world under `/mcp` until SIGTERM or SIGINT; `ready` is called with the port when it can be reached."""
     app = world.server().streamable_http_app(
         json_response=True,
         stateless_http=True,
@@ -107,11 +96,7 @@ def are_calls(value: Any) -> bool:
 
 
 async def gold_is_right(task: Any) -> bool | None:
-    """Whether a row's solution alone gives 1; None where there is none.
-
-    Raises:
-        TaskError: it is not a list of calls, or the world refused one or failed.
-    """
+    """Whether a row's solution alone gives 1; None where there is none, a `TaskError` where it cannot be played."""
     calls = gold_calls(task.data)
     if calls is None:
         return None
@@ -121,11 +106,7 @@ async def gold_is_right(task: Any) -> bool | None:
 
 
 async def played(task: Any, calls: Any) -> float:
-    """The reward after these calls.
-
-    Raises:
-        TaskError: the world refused one, or failed; or its rubric wants a sandbox.
-    """
+    """The reward after these calls; a `TaskError` where the world refused one or failed."""
     refused = ""
     async with WorldAlone(find_world(task.config.world), task.episode_spec()) as alone:
         async with Client(alone.server()) as client:

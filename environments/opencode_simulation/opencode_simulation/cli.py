@@ -66,11 +66,6 @@ def _unseen(entry: LedgerEntry) -> str:
 
 
 def _arguments(tool: Tool, text: str) -> dict[str, object]:
-    """The arguments that a line gives.
-
-    Raises:
-        ValueError: they are not a JSON object, and the tool has not just one parameter.
-    """
     if not text:
         return {}
     if text.startswith("{"):

@@ -37,10 +37,7 @@ Seen = tuple[Step, JsonValue]
 
 
 class PlayedWorld:
-    """One world from its first method to its last, in a thread of its own.
-
-    A method that never returns keeps the thread, and nothing else.
-    """
+    """One world from its first method to its last, in a thread of its own, which a method that never returns keeps."""
 
     def __init__(self, kind: type[World]) -> None:
         self._kind = kind
@@ -143,7 +140,6 @@ def _settle(future: asyncio.Future[Any], outcome: Any, failure: BaseException | 
 
 
 def _reward(value: Any) -> float:
-    """What a world calls a number; numpy's are some, too."""
     if not isinstance(value, str | bytes | bytearray):
         try:
             return float(value)
@@ -218,8 +214,7 @@ class Episode:
         return self._played.world
 
     async def start(self) -> JsonValue:
-        """Make the world, reset it, and return the first observation as the agent sees it; take the steps again that
-        came before.
+        """Make the world, reset it, take the steps again that came before; the first observation as the agent sees it.
 
         Raises:
             WorldError: it could not be made or reset, or gave something else than before.
@@ -255,14 +250,9 @@ class Episode:
         raise WorldError(f"world {self._kind.__name__}: {how}")
 
     async def call(self, tool: str, arguments: Mapping[str, Any], key: CallKey | None = None) -> str:
-        """Take one action and return what the agent sees of it.
+        """Take one action, whose arguments are validated, and return what the agent sees of it.
 
-        Args:
-            arguments: validated.
-            key: equal for a call that is sent again, which gets the first one's answer.
-
-        Raises:
-            Refused: nothing has changed; the text says why.
+        A call with the `key` of an earlier one is that call, sent again. Raises `Refused` where nothing has changed.
         """
         if key is not None and (same := self._calls.get(key)) is not None:
             return await asyncio.shield(same)
@@ -290,11 +280,7 @@ class Episode:
             del self._calls[key]
 
     async def read(self, method: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """Read from the world, in turn with its calls; also after the end.
-
-        Raises:
-            Refused: the world has failed, or says itself that there is nothing.
-        """
+        """Read from the world, in turn with its calls, also after the end; raises `Refused` where there is nothing."""
         async with self._turn:
             if self._closed or self._failed:
                 raise Refused(self._over)
@@ -306,11 +292,9 @@ class Episode:
                 raise Refused(await self._fail(f"resource: {failure_text(error)}")) from error
 
     async def finish(self, patience: float | None = None) -> None:
-        """The agent has stopped: have the world judge its final state, unless its episode has ended; idempotent.
+        """Have the world judge its final state, unless its episode has ended; idempotent.
 
-        Args:
-            patience: seconds that this may take; a world with a call still going on after them is not judged. None: as
-                long as calls may take.
+        It may take `patience` seconds, or as long as calls may; a world with a call still going on then is not judged.
         """
         async with self._last_turn(patience):
             if self._over or self._hung:
@@ -328,14 +312,9 @@ class Episode:
             await self._record(entry.model_copy(update={"terminated": False, "truncated": False}))
 
     async def close(self, patience: float | None = None) -> None:
-        """Close the world, when its last call is done; idempotent.
+        """Close the world when its last call is done; idempotent. Raises a `WorldError` where it could not be closed.
 
-        Args:
-            patience: seconds that the call may take. A longer one is not a step, and the world, which it keeps,
-                is left as it is. None: as long as calls may take.
-
-        Raises:
-            WorldError: it could not be closed.
+        The call may take `patience` seconds, or as long as calls may. A longer one is not a step, and keeps its world.
         """
         async with self._last_turn(patience):
             if self._closed:
@@ -386,12 +365,6 @@ class Episode:
             return text_of(entry.observation)
 
     def _entry(self, name: str, given: dict[str, JsonValue], seen: Seen) -> LedgerEntry:
-        """The entry of the next step.
-
-        Raises:
-            TypeError: the reward, an end or the info has a wrong type, or the return is no longer finite.
-            ValidationError: the reward is not finite.
-        """
         step, shown = seen
         if not isinstance(step.info, Mapping):
             raise TypeError(f"info is not a mapping but {type(step.info).__name__}")
@@ -411,7 +384,6 @@ class Episode:
         return entry
 
     def _cut_off(self, entry: LedgerEntry) -> LedgerEntry:
-        """The entry, which is the last one if its number is that of `max_steps`."""
         if entry.step != self._spec.max_steps or entry.terminated or entry.truncated:
             return entry
         return entry.model_copy(update={"info": {**entry.info, "truncated_by": "max_steps"}, "truncated": True})

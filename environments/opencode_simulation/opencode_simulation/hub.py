@@ -14,6 +14,7 @@ import hmac
 import os
 import secrets
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -33,6 +34,8 @@ _SERVER_SECONDS = 120.0
 """How long a shared server may take to come up, and any to answer, beyond what the world's own calls may take."""
 _RECONNECT_SECONDS = 20.0
 """How long one may take to come up after the last of its group has gone."""
+
+_DIED = ', and the one before has died, perhaps of what an agent asked; server = "rollout" gives each its own'
 
 
 class Hello(BaseModel):
@@ -89,6 +92,16 @@ class Connection:
             self.writer.write(line(order))
 
 
+@dataclass
+class Group:
+    """The shared servers of the tasks of one configuration."""
+
+    servers: list[Connection] = field(default_factory=list)
+    up: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: bool = False
+    """Whether the last one has gone."""
+
+
 @dataclass(eq=False)
 class OpenRollout:
     """One rollout whose world is played, and what is known of it."""
@@ -138,10 +151,7 @@ class Hub:
         self.path = f"{directory}/socket"
         self.token = secrets.token_urlsafe(32)
         self._rollouts: dict[str, OpenRollout] = {}
-        self._shared: dict[str, list[Connection]] = {}
-        self._there: dict[str, asyncio.Event] = {}
-        self._lost: set[str] = set()
-        """Groups whose last shared server has gone."""
+        self._groups: defaultdict[str, Group] = defaultdict(Group)
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -159,20 +169,16 @@ class Hub:
         Raises:
             WorldError: it could not be reset, or no server came up in time.
         """
-        played = self._rollouts[rollout]
-        coming = _RECONNECT_SECONDS if group in self._lost else _SERVER_SECONDS
+        played, shared = self._rollouts[rollout], self._groups[group]
+        coming = _RECONNECT_SECONDS if shared.lost else _SERVER_SECONDS
         answering = _SERVER_SECONDS + played.spec.step_timeout
-        slow = f"no shared server came up within {coming:g} s"
-        if group in self._lost:
-            slow += (
-                ', and the one before has died, perhaps of what an agent asked; server = "rollout" gives each its own'
-            )
+        slow = f"no shared server came up within {coming:g} s{_DIED if shared.lost else ''}"
         try:
             async with asyncio.timeout(coming):
-                await self._there.setdefault(group, asyncio.Event()).wait()
+                await shared.up.wait()
             slow = f"the shared server gave no world within {answering:g} s"
             async with asyncio.timeout(answering):
-                for connection in self._shared[group]:
+                for connection in shared.servers:
                     self._send_open(connection, rollout, played)
                 await played.opened.wait()
         except TimeoutError:
@@ -217,7 +223,7 @@ class Hub:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # another evaluation of this process, whose loop is gone with all it had
             self._loop, self._server, self._starting = loop, None, asyncio.Lock()
-            self._rollouts, self._shared, self._there, self._connections, self._lost = {}, {}, {}, set(), set()
+            self._rollouts, self._groups, self._connections = {}, defaultdict(Group), set()
         async with self._starting:
             if self._server is None:
                 Path(self.path).unlink(missing_ok=True)
@@ -251,9 +257,10 @@ class Hub:
         self._connections.add(connection)
         group, rollout = connection.hello.group, connection.hello.rollout
         if group is not None:
-            self._shared.setdefault(group, []).append(connection)
-            self._lost.discard(group)
-            self._there.setdefault(group, asyncio.Event()).set()
+            shared = self._groups[group]
+            shared.servers.append(connection)
+            shared.lost = False
+            shared.up.set()
         elif rollout is not None and (played := self._rollouts.get(rollout)) is not None:
             self._send_open(connection, rollout, played)
         return connection
@@ -268,11 +275,11 @@ class Hub:
         self._connections.discard(connection)
         hello = connection.hello
         if hello.group is not None:
-            members = self._shared[hello.group]
-            members.remove(connection)
-            if not members:
-                self._there[hello.group].clear()
-                self._lost.add(hello.group)
+            shared = self._groups[hello.group]
+            shared.servers = [server for server in shared.servers if server is not connection]
+            if not shared.servers:
+                shared.up.clear()
+                shared.lost = True
         for played in self._played_on(connection):
             if not played.closed.is_set():
                 played.fail(f"the world's server died{last_words(hello.log)}")

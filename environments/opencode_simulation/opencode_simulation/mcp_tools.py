@@ -1,7 +1,7 @@
 """A world's tools and resources on an MCP server.
 
-Invariant: the agent sees names, schemas and descriptions from the class alone, and of each call the observation alone;
-which episode a request is for is the server's to say, and nothing in the request's body can.
+The agent sees names, schemas and descriptions from the class alone, and of each call the observation alone; which
+episode a request is for is the server's to say, and nothing in the request's body can.
 """
 
 import contextlib
@@ -22,11 +22,7 @@ from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
 
 Request = ServerRequestContext[Any, Any]
 Find = Callable[[Request], Awaitable[Episode]]
-"""The episode that a request is for.
-
-Raises:
-    Refused: there is none.
-"""
+"""The episode that a request is for; raises `Refused` where there is none."""
 _request: ContextVar[Request] = ContextVar("request")
 
 

@@ -301,13 +301,7 @@ async def check_parity(simulation: Offering, production: Offering, *, descriptio
 
 
 def require_parity(world: type[World]) -> None:
-    """Check a world against the production server that it names, if it names one; from any thread, loop or none.
-
-    Raises:
-        ToolMismatchError: a tool is on one side only.
-        SignatureMismatchError: a tool takes other arguments.
-        ValueError: the production server cannot be found, read or asked.
-    """
+    """Check a world against the production server that it names, if any, from any thread; raises as `check_parity`."""
     if world.PRODUCTION is None:
         return
     with ThreadPoolExecutor(1) as own_thread:  # a loop cannot be run inside a running one

@@ -1,8 +1,7 @@
-"""What a world is given and what it gives, as JSON that whoever reads it later can read.
+"""What a world is given and what it gives, as JSON that can be sent, put on a trace and read again.
 
-Invariant: whatever passes here can be written to the environment, put on a trace and read again. Parsers of JSON refuse
-what is nested too deep: one such line would end a server that other rollouts share. Whole numbers have 64 bits, as an
-env server can send no others.
+Parsers of JSON refuse what is nested too deep: one such line would end a server that other rollouts share. Whole
+numbers have 64 bits, as an env server can send no others.
 """
 
 import json
@@ -45,11 +44,7 @@ def given_arguments(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def world_json(value: Any, what: str) -> JsonValue:
-    """What a world gave; `what` names it.
-
-    Raises:
-        TypeError: it is not JSON.
-    """
+    """What a world gave; a `TypeError` with the name `what` where it is not JSON."""
     try:
         return _checked(value, _AROUND)
     except ValueError as error:
@@ -57,11 +52,7 @@ def world_json(value: Any, what: str) -> JsonValue:
 
 
 def observation_json(value: Any) -> JsonValue:
-    """What an agent is shown.
-
-    Raises:
-        TypeError: it is not JSON, or holds a picture or a sound, which the agent would read as base64 text.
-    """
+    """What an agent is shown: JSON without pictures or sounds, which it would read as base64; else a `TypeError`."""
     shown = world_json(value, "the observation")
     if _holds_media(shown):
         raise TypeError("the observation holds a picture or a sound, and agents see text: say what is to be seen")

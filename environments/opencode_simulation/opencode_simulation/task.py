@@ -1,7 +1,7 @@
 """The task: one episode of a world, played by an agent that sees its tools only.
 
-Invariant: the world is reset before the agent starts, its ledger stands on the trace step by step, and it is closed
-before anything is scored; a world that failed at any time is an error of the rollout, never a reward.
+The world is reset before the agent starts and closed before anything is scored; a world that failed at any time is an
+error of the rollout, never a reward.
 """
 
 import hashlib
@@ -82,19 +82,11 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         return [] if config.server == "shared" else [RolloutToolset(server_config(config))]
 
     async def setup(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
-        """Expect the rollout's world, or have the shared server reset it.
-
-        Raises:
-            WorldError: the shared server could not reset it. (Of a server of the rollout's own, `finalize` says so.)
-        """
+        """Expect the rollout's world, or have the shared server reset it."""
         await self._open(trace)
 
     async def setup_continued(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
-        """Expect a world in which the steps of the kept turn's ledger are taken again.
-
-        Raises:
-            WorldError: as `setup`; also where the world gives other observations.
-        """
+        """Expect a world in which the steps of the kept turn's ledger are taken again."""
         await self._open(trace, ledger_of({LEDGER_KEY: trace.info.pop(LEDGER_KEY)}))
 
     def episode_spec(self, before: Ledger | None = None) -> EpisodeSpec:
@@ -127,11 +119,7 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         return hub().over(trace.id)
 
     async def finalize(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
-        """Close the world; its ledger is then whole.
-
-        Raises:
-            WorldError: the world failed, or its server died.
-        """
+        """Close the world; its ledger is then whole. One that failed at any time is a `WorldError`."""
         with not_the_agents():
             ledger = await hub().finish(trace.id)
         last = ledger.steps[-1].info if ledger.steps else {}
@@ -152,11 +140,7 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         return WorldCheck(self, repeats, gold)
 
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
-        """Record the rubric's rewards and metrics, and those plugged in by config.
-
-        Raises:
-            TaskError: a reward or metric failed.
-        """
+        """Record the rubric's rewards and metrics, and those plugged in by config."""
         if self.scoring_deferred or trace.stop_condition == "setup_timeout":
             return
         await self.rubric.score(self.data, trace, runtime)
@@ -190,12 +174,7 @@ def termination_reason(
     trace: AnyTrace, summary: LedgerSummary, last_info: dict[str, object]
 ) -> TerminationReason | None:
     """Why an episode ended, in the words that trainers of its family expect; None where the agent just stopped, ran out
-    of time or failed.
-
-    Args:
-        summary: of the episode.
-        last_info: what its last step said, with what an `Episode` truncated it by.
-    """
+    of time or failed. `last_info` is what its last step said."""
     by_a_limit = last_info.get("truncated_by") in ("max_steps", "ledger_bytes")
     if summary.terminated or (summary.truncated and not by_a_limit):
         return "control_plane_signal"

@@ -1,7 +1,4 @@
-"""The taskset: a simulation's rows as tasks.
-
-Invariant: a row is checked when it is read; what is wrong is a `DatasetError` that names file, line and column.
-"""
+"""The taskset: a simulation's rows as tasks. A wrong one is a `DatasetError` that names file, line and column."""
 
 import json
 from collections.abc import Collection, Iterator, Sequence
@@ -108,11 +105,7 @@ def _belongs(column: Sequence[int | str], config_keys: Collection[str]) -> str:
 
 
 def parse_row(place: str, values: dict[str, Any], config_keys: Collection[str] = ()) -> SimulationRow:
-    """One row; `place` opens the error message, and `config_keys` are what the world can be configured with.
-
-    Raises:
-        DatasetError: a column is unknown or has the wrong type.
-    """
+    """One row; `place` opens the message of a `DatasetError`, `config_keys` is what can be configured."""
     try:
         row = SimulationRow.model_validate(values)
     except ValidationError as error:
@@ -137,13 +130,7 @@ class SimulationTaskset(vf.Taskset[SimulationTask, SimulationTasksetConfig]):  #
 
     @classmethod
     def toolsets(cls, config: SimulationTasksetConfig) -> list[vf.Toolset[Any, Any]]:
-        """The shared server, if the worlds share one. Asked for when the environment starts.
-
-        Raises:
-            ToolMismatchError: the world is not what the production server is that it names.
-            SignatureMismatchError: the same.
-            ValueError: that server cannot be asked.
-        """
+        """The shared server, if the worlds share one; refuses a world that its production server differs from."""
         require_parity(find_world(config.task.world))
         return [SimulationToolset(server_config(config.task))] if config.task.server == "shared" else []
 

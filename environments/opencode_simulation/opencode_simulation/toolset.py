@@ -40,12 +40,7 @@ _LAST_CALL_SECONDS = 2.0
 
 
 class Link:
-    """The line of one server process: it connects now, or, while the environment does not listen yet, once it does.
-
-    Args:
-        path: the environment's socket.
-        hello: who this server is.
-    """
+    """The line of one server process: it connects now, or, while the environment does not listen yet, once it does."""
 
     def __init__(self, world: type[World], path: str, hello: Hello) -> None:
         self._world = world
@@ -61,7 +56,6 @@ class Link:
         """Whether any world was opened, or failed to be."""
 
     async def _say(self, report: Report, *, until_read: bool = False) -> None:
-        """Raises `ConnectionError` where the environment is gone."""
         if self._writer is None or self._writer.is_closing():
             raise ConnectionError("the environment of this world is gone")
         read = self._read.setdefault(report.rollout, asyncio.Event()) if until_read else None
@@ -154,14 +148,10 @@ _AT_ONCE = 8
 
 
 class RequestSlots:
-    """Lets a few requests of each rollout through, and the others wait unread.
+    """Lets a few requests of each rollout through; the others wait unread. Those that name none are together.
 
     A request may have 4 MiB and costs several times that while it is read, and an agent's programs have 128
     connections: unbounded, one rollout takes gigabytes of a server that it shares, and its neighbours wait.
-
-    Args:
-        app: what is behind it.
-        rollout_of: the rollout that a request's query names; all that name none are together.
     """
 
     def __init__(self, app: AsgiApp, rollout_of: Callable[[str], str | None]) -> None:

@@ -1,7 +1,7 @@
 """A world: one class whose tools an agent calls, whose rewards only the environment reads.
 
-Invariant: one instance is one episode of one rollout. Its methods are called one at a time, each in the world's own
-thread (or, if it is a coroutine function, on the server's loop), so a world needs no locks.
+One instance is one episode of one rollout. Its methods are called one at a time, each in the world's own thread (or, if
+it is a coroutine function, on the server's loop), so a world needs no locks.
 """
 
 import inspect
@@ -112,11 +112,7 @@ def resource(uri: str) -> Callable[[Method], Method]:
 
 def declared(world: object, mark: str) -> dict[str, Callable[..., Any]]:
     """The tools of a world by name (`TOOL_NAME`), or its resources by URI pattern (`RESOURCE_URI`), in the order in
-    which the class declares them, those of its bases first.
-
-    Raises:
-        TypeError: two of them have one name or URI.
-    """
+    which the class declares them, those of its bases first; a `TypeError` where two have one name or URI."""
     owner = world if inspect.isclass(world) else type(world)
     found: dict[str, Callable[..., Any]] = {}
     seen: dict[str, str] = {}

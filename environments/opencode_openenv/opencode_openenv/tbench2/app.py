@@ -15,11 +15,7 @@ from opencode_openenv.tbench2.settings import Tbench2ServerConfig, most_sessions
 
 
 def application_of(config: Tbench2ServerConfig) -> Application:
-    """OpenEnv's application, without a guard.
-
-    Raises:
-        ValueError: a setting means nothing, or an agent could reach a server that asks for no token.
-    """
+    """OpenEnv's application, without a guard; a `ValueError` where a setting means nothing or a token is needed."""
     place = read_settings().place
     config.require_agents_out_of_reach(place.runtime, place.sandbox)
     # Sessions that are made over HTTP end with nothing but a message, and places are few.
@@ -31,12 +27,7 @@ def application_of(config: Tbench2ServerConfig) -> Application:
 
 
 async def serve(config: Tbench2ServerConfig) -> None:
-    """Serve until SIGINT or SIGTERM.
-
-    Raises:
-        SystemExit: the address cannot be listened at.
-        ValueError: a setting means nothing, or an agent could reach a server that asks for no token.
-    """
+    """Serve until SIGINT or SIGTERM."""
     await serve_application("tbench2_env", application_of(config), config, _nothing)
 
 
@@ -45,11 +36,7 @@ async def _nothing() -> None:
 
 
 async def _started(resources: AsyncExitStack) -> GuardedApplication:
-    """The application, with the options' defaults. Sessions end with their connections, so it holds nothing.
-
-    Raises:
-        ValueError: there is no token, or a setting means nothing.
-    """
+    """Sessions end with their connections, so it holds nothing."""
     config = Tbench2ServerConfig()
     return GuardedApplication(application_of(config), required_token(config), config.MAX_REQUEST_BYTES)
 

@@ -54,11 +54,7 @@ MAX_UNPACKED_BYTES = 8 << 30
 
 
 def find_task(settings: Settings, task_id: object, task_path: object) -> Path:
-    """The directory of a task (blocking: it may download).
-
-    Raises:
-        ValueError: there is no such task, or the path leaves the tasks' directory.
-    """
+    """The directory of a task (blocking: it may download); a `ValueError` where the tasks' directory has none."""
     root = settings.tasks_dir or downloaded_benchmark(settings.repo_url, settings.cache_dir)
     if not root.is_dir():
         raise ValueError(f"tasks_dir {str(root)!r} is not a directory: set TB2_TASKS_DIR to the folder of the tasks")
@@ -79,11 +75,7 @@ def find_task(settings: Settings, task_id: object, task_path: object) -> Path:
 
 
 def read_task(folder: Path) -> OpenCodeTask:
-    """The task of a directory.
-
-    Raises:
-        DatasetError: it cannot be honoured here.
-    """
+    """The task of a directory; a `DatasetError` where it cannot be honoured here."""
     config = OpenCodeTasksetConfig(dataset=str(folder))
     return OpenCodeTask(RowMapper(config).task_data(read_folder(folder, folder, 1)), config.task)
 
@@ -93,11 +85,7 @@ def _names(root: Path) -> list[str]:
 
 
 def downloaded_benchmark(repo_url: str | None, cache: Path) -> Path:
-    """The directory of the unpacked archive (blocking).
-
-    Raises:
-        ValueError: no archive is named, or none with its checksum, or what came is another one.
-    """
+    """The directory of the unpacked archive (blocking); a `ValueError` where it is not the one that is named."""
     if repo_url is None:
         raise ValueError(
             "there are no tasks: set TB2_TASKS_DIR to a checkout of Terminal-Bench 2, or TB2_REPO_URL to the URL of a "
@@ -162,11 +150,7 @@ WRITE_FILE_SECONDS = 120.0
 
 
 class Episode:
-    """A started sandbox with a task in it.
-
-    Args:
-        task: one of a task directory.
-    """
+    """A started sandbox with the task of a task directory in it."""
 
     def __init__(self, task: OpenCodeTask, place: Place) -> None:
         self.task = task
@@ -182,12 +166,7 @@ class Episode:
         """Whether it is scored, or was to be: nothing more is done for the agent then."""
 
     async def start(self) -> None:
-        """Provision the sandbox and make it ready.
-
-        Raises:
-            SandboxError: it could not be started.
-            TaskError: its setup failed, or it is not a sandbox for this task.
-        """
+        """Provision the sandbox and make it ready."""
         try:
             self._box = await self._resources.enter_async_context(self._ready_box(self.task))
             self._fence = ProcessFence(self._box)
@@ -205,12 +184,7 @@ class Episode:
             yield box
 
     async def write_file(self, path: str, content: str) -> None:
-        """Write a file of the sandbox, with its parents.
-
-        Raises:
-            SandboxError: it cannot be written.
-            ValueError: what stands there takes no content in `WRITE_FILE_SECONDS`, as a FIFO that nobody reads.
-        """
+        """Write a file of the sandbox, with its parents; a `ValueError` where it takes no content, as a FIFO."""
         absolute = path if path.startswith("/") else f"{workdir_of_task(self.task)}/{path}"
         parent = absolute.rpartition("/")[0] or "/"
         try:
@@ -224,7 +198,6 @@ class Episode:
         """Score what is in the sandbox; the reward and the run of the tests are on the trace.
 
         Raises:
-            SandboxError: the sandbox is gone, or the agent's processes could not be ended.
             ScoringError: the tests give no verdict, in an untouched copy of the sandbox either.
         """
         self.over = True
@@ -350,7 +323,6 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
     async def reset_async(
         self, seed: int | None = None, episode_id: str | None = None, **options: Any
     ) -> Tbench2Observation:
-        """As `reset`."""
         return await asyncio.wrap_future(submit(self._reset(episode_id, options)))
 
     def step(self, action: Tbench2Action, timeout_s: float | None = None, **options: Any) -> Tbench2Observation:
@@ -365,7 +337,6 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
     async def step_async(
         self, action: Tbench2Action, timeout_s: float | None = None, **options: Any
     ) -> Tbench2Observation:
-        """As `step`."""
         return await asyncio.wrap_future(submit(self._step(action, timeout_s)))
 
     def close(self) -> None:

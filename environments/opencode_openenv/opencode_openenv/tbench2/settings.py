@@ -52,11 +52,7 @@ class Tbench2ServerConfig(ListenConfig):
 
 
 def most_sessions() -> int:
-    """Sessions at once, of `MAX_CONCURRENT_ENVS`.
-
-    Raises:
-        ValueError: it is not a number above 0.
-    """
+    """Sessions at once, of `MAX_CONCURRENT_ENVS`; a `ValueError` where that is not a number above 0."""
     given = os.environ.get("MAX_CONCURRENT_ENVS", "8")
     if not given.isdecimal() or int(given) < 1:
         raise ValueError(f"MAX_CONCURRENT_ENVS is {given!r}: write a number of sessions, at least 1")

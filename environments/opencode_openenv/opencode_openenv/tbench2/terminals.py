@@ -1,7 +1,7 @@
 """Commands of one sandbox: run to their end within a time limit, or live beside each other under names.
 
-Invariant: a command reaches the shell as one argument, so no quote or here-document in it is read by anything else; and
-when a command's time is up, it has ended with all that it started.
+A command reaches the shell as one argument, so no quote or here-document in it is read by anything else; and when its
+time is up, it has ended with all that it started.
 """
 
 import asyncio
@@ -86,10 +86,9 @@ class _Live:
 
 
 class Terminals:
-    """The commands of one sandbox.
+    """The commands of one sandbox, which start in its work directory.
 
-    Args:
-        runtime: the sandbox; what it runs starts in the work directory.
+    A session that there is not, that has ended or that does not read is a `ValueError` with its name.
     """
 
     def __init__(self, runtime: vf.Runtime) -> None:
@@ -120,11 +119,7 @@ class Terminals:
         return Ran(shortened(result.stdout), None)
 
     async def start(self, name: str, command: str) -> None:
-        """Start a live session.
-
-        Raises:
-            ValueError: a session of that name lives, or there are too many.
-        """
+        """Start a live session, unless one of that name lives or there are too many."""
         known = self._live.get(name)
         if known is not None and await known.process.poll() is None:
             raise ValueError(f"session {name!r} still runs: kill it first, or name another session_id")
@@ -133,11 +128,7 @@ class Terminals:
         self._live[name] = _Live(await start_process(self._runtime, ["bash", "-c", await self._text(command)], {}))
 
     async def write(self, name: str, text: str) -> None:
-        """Write a line to a live session.
-
-        Raises:
-            ValueError: there is no such session, it has ended, or it does not read what it is sent.
-        """
+        """Write a line to a live session."""
         process = self._session(name).process
         try:
             async with asyncio.timeout(WRITE_SECONDS):
@@ -150,11 +141,7 @@ class Terminals:
             raise ValueError(f"session {name!r} has ended or reads no more input") from error
 
     async def view(self, name: str, seconds: float = 0.0) -> Ran:
-        """What a live session has printed, after at most `seconds` of waiting for its end.
-
-        Raises:
-            ValueError: there is no such session, or the wait is too long.
-        """
+        """What a live session has printed, after at most `seconds` of waiting for its end."""
         if seconds > MAX_WAIT_SECONDS:
             raise ValueError(f"wait_seconds is {seconds:g}, and at most {MAX_WAIT_SECONDS:g} are waited")
         session = self._session(name)
@@ -162,11 +149,7 @@ class Terminals:
         return Ran(session.take(), code)
 
     async def kill(self, name: str) -> Ran:
-        """End a live session; what it had printed.
-
-        Raises:
-            ValueError: there is no such session.
-        """
+        """End a live session; what it had printed."""
         session = self._session(name)
         await session.end()
         del self._live[name]

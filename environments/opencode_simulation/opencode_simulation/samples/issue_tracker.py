@@ -48,7 +48,6 @@ class Issue:
     comments: list[str] = field(default_factory=list)
 
     def line(self) -> dict[str, Any]:
-        """What a list shows of it."""
         return {name: getattr(self, name) for name in ("number", "title", "labels", "assignee", "idle_days")}
 
     def whole(self) -> dict[str, Any]:
@@ -91,11 +90,7 @@ class Work:
 
 
 def make_work(source: random.Random, kind: str | None, issues: Issues, people: Mapping[str, str]) -> Work:
-    """Work of one kind; None takes any.
-
-    Raises:
-        ValueError: there is no such kind.
-    """
+    """Work of one kind; None takes any."""
     makers = {"triage": _triage, "duplicates": _duplicates, "stale": _stale, "report": _report}
     chosen = source.choice(sorted(makers)) if kind is None else kind
     if chosen not in makers:
@@ -104,7 +99,6 @@ def make_work(source: random.Random, kind: str | None, issues: Issues, people: M
 
 
 def _triage(source: random.Random, issues: Issues, people: Mapping[str, str]) -> Work:
-    """Every open bug to the person of its area."""
     bugs = [issue for issue in issues.values() if issue.state == "open" and "bug" in issue.labels]
     while len(bugs) < 2:
         issue = source.choice([issue for issue in issues.values() if issue not in bugs])
@@ -117,7 +111,6 @@ def _triage(source: random.Random, issues: Issues, people: Mapping[str, str]) ->
 
 
 def _duplicates(source: random.Random, issues: Issues, people: Mapping[str, str]) -> Work:
-    """Two reports of one thing: the later one goes."""
     first, second = sorted(source.sample(sorted(issues), 2))
     kept, copied = issues[first], issues[second]
     for issue in (kept, copied):
@@ -137,7 +130,6 @@ def _duplicates(source: random.Random, issues: Issues, people: Mapping[str, str]
 
 
 def _stale(source: random.Random, issues: Issues, people: Mapping[str, str]) -> Work:
-    """What nobody has answered for long."""
     asked = source.sample(sorted(issues), 3)
     for number, days in zip(asked, (61, 33, 9), strict=True):
         issue = issues[number]
@@ -157,7 +149,6 @@ def _stale(source: random.Random, issues: Issues, people: Mapping[str, str]) -> 
 
 
 def _report(source: random.Random, issues: Issues, people: Mapping[str, str]) -> Work:
-    """A new issue for the right person."""
     area, code = source.choice(AREAS), source.randint(100, 999)
     title = f"{area} fails with code {code}"
     text = (
