@@ -12,8 +12,10 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from contextvars import Context
+from functools import partial
 from queue import SimpleQueue
 from typing import Annotated, Any, NoReturn
 
@@ -31,7 +33,7 @@ from opencode_simulation.plain_json import (
 )
 from opencode_simulation.world import TOOL_NAME, Step, World, declared
 
-_Job = tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+_Job = tuple[Future[Any], Callable[[], Any]]
 Seen = tuple[Step, JsonValue]
 """A step, and what the agent sees of it."""
 
@@ -59,9 +61,9 @@ class PlayedWorld:
             self._started = True
             # A daemon: a method that hangs must not keep the server's process alive.
             threading.Thread(target=self._work, daemon=True, name="world").start()
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._jobs.put((future, method, arguments, named))
-        return await future
+        future: Future[Any] = Future()
+        self._jobs.put((future, partial(method, *arguments, **named)))
+        return await asyncio.wrap_future(future)
 
     def stop(self) -> None:
         """Let the thread end when it has done what it was given."""
@@ -69,17 +71,13 @@ class PlayedWorld:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            future, method, arguments, named = job
-            try:
-                outcome: Any = method(*arguments, **named)
-                failure: BaseException | None = None
-            except BaseException as error:  # noqa: BLE001 - whatever a world raises is its caller's to judge
-                outcome, failure = None, error
-            try:
-                future.get_loop().call_soon_threadsafe(_settle, future, outcome, failure)
-            except RuntimeError:  # the loop is closed, so nobody waits
-                return
-            del job, future, outcome, failure
+            future, call = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:  # noqa: BLE001 - whatever a world raises is its caller's to judge
+                    future.set_exception(_raisable(error))
+            del job, future, call
 
     async def first(self, seed: int | None, config: Mapping[str, JsonValue]) -> JsonValue:
         """Make the world and reset it; the first observation."""
@@ -125,18 +123,13 @@ class PlayedWorld:
         return observation_json(await self.run(self.world.formatter(), observation))
 
 
-def _settle(future: asyncio.Future[Any], outcome: Any, failure: BaseException | None) -> None:
-    if future.cancelled():
-        return
-    if failure is None:
-        future.set_result(outcome)
-    elif isinstance(failure, StopIteration) or not isinstance(failure, Exception):
-        # As it is it would end the loop, or look like the end of whoever waits.
-        other = RuntimeError(f"{type(failure).__name__}: {failure}")
-        other.__cause__ = failure
-        future.set_exception(other)
-    else:
-        future.set_exception(failure)
+def _raisable(failure: BaseException) -> Exception:
+    """What a world raised, or in its place what neither ends the loop nor looks like the end of whoever waits."""
+    if isinstance(failure, Exception) and not isinstance(failure, StopIteration):
+        return failure
+    other = RuntimeError(f"{type(failure).__name__}: {failure}")
+    other.__cause__ = failure
+    return other
 
 
 def _reward(value: Any) -> float:

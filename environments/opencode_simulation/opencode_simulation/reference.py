@@ -26,32 +26,20 @@ _NO_METHODS = {staticmethod: "a static method", classmethod: "a class method", p
 
 def problems_of(world: type[World], server_name: str) -> list[str]:
     """Everything wrong with the tools and resources of a class; `server_name` is put before its tools."""
-    found = [*_tools(world, server_name), *_resources(world), *_class_methods(world)]
+    found = list(_class_methods(world))
+    for name in dict.fromkeys(name for base in reversed(world.__mro__) for name in vars(base)):
+        method = inspect.getattr_static(world, name)
+        for kind, mark in (("tool", TOOL_NAME), ("resource", RESOURCE_URI)):
+            label = getattr(_inner(method), mark, None) or getattr(method, mark, None)
+            if label is not None:
+                problems = [*(_name(label, server_name) if kind == "tool" else ()), *_method(method)]
+                problems = problems or list(_offered(kind, label, method))
+                found += [_told(method, f"{kind} {world.__name__}.{name}: {problem}") for problem in problems]
     try:
         declared(world, TOOL_NAME)
     except TypeError as error:
         found.append(_told(world, str(error)))
     return found
-
-
-def _tools(world: type[World], server_name: str) -> Iterator[str]:
-    for name, method in _marked(world, TOOL_NAME):
-        label = getattr(_inner(method), TOOL_NAME, None) or getattr(method, TOOL_NAME)
-        problems = [*_name(label, server_name), *_method(method)]
-        if not problems:
-            problems = list(_schema(label, method))
-        yield from (_told(method, f"tool {world.__name__}.{name}: {problem}") for problem in problems)
-
-
-def _resources(world: type[World]) -> Iterator[str]:
-    for name, method in _marked(world, RESOURCE_URI):
-        problems = list(_method(method))
-        if not problems:
-            try:
-                offer_resource(MCPServer("check"), getattr(method, RESOURCE_URI), method, nobody)
-            except Exception as error:  # noqa: BLE001 - whatever the library has against it
-                problems = [said(error).splitlines()[0]]
-        yield from (_told(method, f"resource {world.__name__}.{name}: {problem}") for problem in problems)
 
 
 def _class_methods(world: type[World]) -> Iterator[str]:
@@ -63,13 +51,6 @@ def _class_methods(world: type[World]) -> Iterator[str]:
     for name in _HOOKS:
         if not callable(getattr(world, name)):
             yield _told(world, f"{world.__name__}.{name}: is {getattr(world, name)!r}, and it is called")
-
-
-def _marked(world: type[World], mark: str) -> Iterator[tuple[str, Any]]:
-    for name in dict.fromkeys(name for base in reversed(world.__mro__) for name in vars(base)):
-        method = inspect.getattr_static(world, name)
-        if hasattr(method, mark) or hasattr(_inner(method), mark):
-            yield name, method
 
 
 def _inner(method: Any) -> Any:
@@ -101,13 +82,17 @@ def _method(method: Any) -> Iterator[str]:
             yield f"{parameter} says nothing of what it takes: name each parameter"
 
 
-def _schema(label: str, method: Callable[..., Any]) -> Iterator[str]:
+def _offered(kind: str, label: str, method: Callable[..., Any]) -> Iterator[str]:
     try:
+        if kind == "resource":
+            offer_resource(MCPServer("check"), label, method, nobody)
+            return
         with warnings.catch_warnings():
             warnings.simplefilter("error", ArbitraryTypeWarning)
             tool = Tool.from_function(signed_tool(label, method, nobody), name=label, structured_output=False)
     except Exception as error:  # noqa: BLE001 - whatever an annotation, or the library, has against it
-        yield f"its parameters cannot be told to an agent: {said(error).splitlines()[0]}"
+        what = "its parameters cannot be told to an agent: " if kind == "tool" else ""
+        yield what + said(error).splitlines()[0]
         return
     if tool.context_kwarg is not None:
         yield f"{tool.context_kwarg} asks for the server's context, and there is none: self is the episode"
