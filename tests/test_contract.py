@@ -126,7 +126,7 @@ CALLED = {
     "env.Env._requires_tunnel": "self shared",
     "env.Env.shared_tools": "self",
     "dialects.base.Dialect.mediate_external_capabilities": "self body policy",
-    "mcp.server.state_signature": "secret url route",
+    "mcp.server.ServerBase._state_channel": "self",
     "session.RolloutSession.adopt": "self task",
     "session.RolloutSession.release": "self",
     "harness.Harness.install_skills": "self runtime dest",
@@ -154,7 +154,7 @@ SAID = {
     ),
     "clients.train.ElasticRendererPool": ("self.key",),
     "harness.HarnessSession": ("self._closed",),
-    "mcp.server.ServerBase": ("self._exit_stack", '"VF_STATE_SECRET"'),
+    "mcp.server.ServerBase": ("self._exit_stack",),
     "interception.pool.StaticInterceptionPool": ("self.servers",),
     "interception.server.InterceptionServer": (
         "self.tunnel.bind_host, self.tunnel.bind_port",

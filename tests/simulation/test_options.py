@@ -42,7 +42,6 @@ def test_a_seed_that_is_none_is_refused_on_the_command_line(words: list[str]) ->
         cli(SimulationTasksetConfig, args=words)
 
 
-@pytest.mark.parametrize("given", [{"first_seed": True}, {"first_seed": 2**63 - 3, "episodes": 5}])
-def test_seeds_that_no_row_can_have_are_refused_at_once(given: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"a seed is a whole number|leaves fewer than 5 seeds"):
-        SimulationTasksetConfig.model_validate(given)
+def test_seeds_that_no_row_can_have_are_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="leaves fewer than 5 seeds"):
+        SimulationTasksetConfig(first_seed=2**63 - 3, episodes=5)

@@ -1,24 +1,14 @@
 """Configuration of a simulation (`--env.taskset.*`, `--env.taskset.task.*`)."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 import verifiers.v1 as vf
 from opencode_rubrics import AnyRubricConfig, EnvironmentReturnConfig
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER
 from opencode_simulation.reference import find_world
-
-
-def _no_flag(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("a seed is a whole number")
-    return value
-
-
-GivenSeed = Annotated[int, BeforeValidator(_no_flag), Field(ge=MIN_INTEGER, le=MAX_INTEGER)]
-"""A seed of the command line, where every value is text, or of a file."""
 
 
 class SimulationTaskConfig(vf.TaskConfig):
@@ -54,7 +44,7 @@ class SimulationTasksetConfig(vf.TasksetConfig):
     episodes: int | None = Field(None, ge=1)
     """Rows to make, with the seeds `first_seed`, `first_seed` + 1, … None: 8, if there is neither a file nor a shipped
     world's rows."""
-    first_seed: GivenSeed = 0
+    first_seed: int = Field(0, ge=MIN_INTEGER, le=MAX_INTEGER)
     """Seed of the first row that is made."""
     prompt: str | None = None
     """Template of the prompt of rows without one. None: the world's own."""

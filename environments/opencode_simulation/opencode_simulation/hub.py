@@ -56,13 +56,13 @@ class Report(BaseModel):
     kind: Literal["opened", "stepped", "failed", "closed"]
     rollout: str
     observation: JsonValue = None
-    """Of `opened`: the first one."""
+    """The first one, which `opened` says."""
     entry: LedgerEntry | None = None
-    """Of `stepped`."""
+    """The step that `stepped` says."""
     error: str | None = None
-    """Of `failed`."""
+    """How the world `failed`."""
     refused: int = 0
-    """Of `closed`: calls that changed nothing."""
+    """Calls that changed nothing, which `closed` counts."""
 
 
 class Order(BaseModel):
@@ -71,9 +71,9 @@ class Order(BaseModel):
     kind: Literal["open", "read", "end"]
     rollout: str
     spec: EpisodeSpec | None = None
-    """Of `open`."""
+    """The episode that `open` begins."""
     finish: bool = False
-    """Of `end`: whether the agent came to its end, so that the world may judge its final state first."""
+    """Whether the agent came to its end, so that the world may judge its final state before `end`."""
 
 
 def line(message: BaseModel) -> bytes:

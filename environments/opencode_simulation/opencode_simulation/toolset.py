@@ -8,23 +8,19 @@ only the episodes that the environment orders over its line (`hub`), and closes 
 import asyncio
 import contextlib
 import faulthandler
-import hmac
 import logging
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 from weakref import WeakValueDictionary
 
 import uvloop
 import verifiers.v1 as vf
 from mcp.server.mcpserver import MCPServer
 from pydantic import model_validator
-from verifiers.v1.mcp.server import STATE_ROUTE_PARAM, STATE_SIGNATURE_PARAM, STATE_URL_PARAM, state_signature
 from verifiers.v1.runtimes import SubprocessConfig
 
 from opencode_simulation.episode import Episode, Event, Refused
@@ -154,25 +150,18 @@ class RequestSlots:
     connections: unbounded, one rollout takes gigabytes of a server that it shares, and its neighbours wait.
     """
 
-    def __init__(self, app: AsgiApp, rollout_of: Callable[[str], str | None]) -> None:
+    def __init__(self, app: AsgiApp, asked_for: Callable[[], str | None]) -> None:
         self._app = app
-        self._rollout_of = rollout_of
+        self._asked_for = asked_for
         self._slots: WeakValueDictionary[str | None, asyncio.Semaphore] = WeakValueDictionary()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        rollout = self._rollout_of(scope["query_string"].decode(errors="replace"))
-        slots = self._slots.setdefault(rollout, asyncio.Semaphore(_AT_ONCE))
+        slots = self._slots.setdefault(self._asked_for(), asyncio.Semaphore(_AT_ONCE))
         async with slots:
             await self._app(scope, receive, send)
-
-
-_LONGEST_QUERY = 4096
-"""Characters; verifiers' own has a few hundred."""
-_REMEMBERED_QUERIES = 4096
-"""Each is looked at several times for every call."""
 
 
 class SimulationState(vf.State):
@@ -246,14 +235,17 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         await self._link.stop()
         os._exit(0)  # Python takes seconds to take its modules apart
 
-    def rollout_of(self, query: str) -> str | None:
-        """The rollout whose world a request with this query is for."""
-        return signed_rollout(query, os.environ.get("VF_STATE_SECRET", ""))
+    def rollout_asked_for(self) -> str | None:
+        """The rollout whose world the request that is being served is for, as verifiers signed it into its URL."""
+        try:
+            _, _, route = self._state_channel()
+        except (TypeError, ValueError):  # a signature that is no text of ASCII, or not the right one
+            return None
+        return route
 
     def register(self, mcp: MCPServer[Any]) -> None:
         async def find(request: Request) -> Episode:
-            query = b"" if request.request is None else request.request.scope["query_string"]
-            rollout = self.rollout_of(query.decode(errors="replace"))
+            rollout = self.rollout_asked_for()
             episode = self._link.episodes.get(rollout) if rollout else None
             if episode is None:
                 raise Refused("there is no world at this address")
@@ -263,7 +255,7 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         served = mcp.streamable_http_app
 
         def with_request_slots(**options: Any) -> AsgiApp:
-            return RequestSlots(served(**options), self.rollout_of)
+            return RequestSlots(served(**options), self.rollout_asked_for)
 
         mcp.streamable_http_app = with_request_slots  # type: ignore[method-assign,assignment]  # what verifiers serves
 
@@ -274,20 +266,6 @@ def own_log() -> str | None:
         path = Path(os.readlink("/proc/self/fd/2"))
         return str(path) if path.is_file() else None
     return None
-
-
-@lru_cache(_REMEMBERED_QUERIES)
-def signed_rollout(query: str, secret: str) -> str | None:
-    """The rollout that a request's query names, if it was signed with the server's secret."""
-    if not secret or len(query) > _LONGEST_QUERY:
-        return None
-    named = parse_qs(query, keep_blank_values=True)
-    found = [named.get(name, []) for name in (STATE_URL_PARAM, STATE_ROUTE_PARAM, STATE_SIGNATURE_PARAM)]
-    if any(len(values) != 1 for values in found):
-        return None
-    (url,), (route,), (signature,) = found
-    right = hmac.compare_digest(signature.encode(), state_signature(secret, url, route).encode())
-    return str(route) if right else None
 
 
 class RolloutToolset(SimulationToolset):
@@ -302,7 +280,7 @@ class RolloutToolset(SimulationToolset):
         self.connect(Hello(token=self.config.token, rollout=task.rollout, port=port, log=own_log()))
         await self._link.opened.wait()
 
-    def rollout_of(self, query: str) -> str | None:
+    def rollout_asked_for(self) -> str | None:
         return self._rollout
 
 
