@@ -11,7 +11,7 @@ import pytest
 from opencode_simulation import hub as hub_module
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import BrokenWorldError, WorldError
-from opencode_simulation.hub import Hello, Hub, Report, line
+from opencode_simulation.hub import Hub, ServerHello, WorldReport, line
 
 from tests.simulation import ledgers
 from tests.support.programs import running
@@ -24,7 +24,7 @@ async def served(hub: Hub, rollout: str) -> AsyncIterator[asyncio.StreamWriter]:
     await hub.open(rollout, EpisodeSpec(), ledgers.empty(), lambda _: None)
     reader, writer = await asyncio.open_unix_connection(hub.path)
     try:
-        writer.write(line(Hello(token=hub.token, rollout=rollout)))
+        writer.write(line(ServerHello(token=hub.token, rollout=rollout)))
         await reader.readline()
         yield writer
     finally:
@@ -35,8 +35,8 @@ async def served(hub: Hub, rollout: str) -> AsyncIterator[asyncio.StreamWriter]:
 async def test_a_server_is_heard_of_its_own_rollout_only() -> None:
     hub = Hub()
     async with served(hub, "mine") as writer, served(hub, "theirs"):
-        writer.write(line(Report(kind="opened", rollout="theirs", observation="forged")))
-        writer.write(line(Report(kind="opened", rollout="mine", observation="real")))
+        writer.write(line(WorldReport(kind="opened", rollout="theirs", observation="forged")))
+        writer.write(line(WorldReport(kind="opened", rollout="mine", observation="real")))
         await until(lambda: hub._rollouts["mine"].opened.is_set())
         assert hub._rollouts["theirs"].ledger.summary.first_observation is None
         assert not hub.over("theirs")
@@ -51,7 +51,7 @@ async def test_what_cannot_be_read_fails_the_rollouts_of_its_server(
     hub = Hub()
     async with served(hub, "one") as writer:
         if opened:
-            writer.write(line(Report(kind="opened", rollout="one", observation="so")))
+            writer.write(line(WorldReport(kind="opened", rollout="one", observation="so")))
         writer.write(said)
         await until(lambda: hub.over("one"))
         with pytest.raises(WorldError, match="said what cannot be read") as failed:
@@ -80,7 +80,7 @@ async def test_a_shared_server_that_died_is_not_waited_for_long(monkeypatch: pyt
     for name in ("first", "second"):
         await hub.open(name, EpisodeSpec(), ledgers.empty(), print)
     reader, writer = await asyncio.open_unix_connection(hub.path)
-    writer.write(line(Hello(token=hub.token, group="g")))
+    writer.write(line(ServerHello(token=hub.token, group="g")))
     first = asyncio.create_task(hub.open_shared("first", "g"))
     assert b"first" in await reader.readline()
     writer.close()

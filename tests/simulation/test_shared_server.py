@@ -12,7 +12,7 @@ import pytest_asyncio
 from mcp.client.client import Client
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import WorldError
-from opencode_simulation.hub import Hello, Report, hub, line
+from opencode_simulation.hub import ServerHello, WorldReport, hub, line
 from opencode_simulation.ledger import Ledger
 from opencode_simulation.reference import SAMPLES
 
@@ -148,8 +148,8 @@ async def test_an_unauthenticated_request_is_not_heard_by_the_environment(counte
     seat = await counters.seat()
     reader, writer = await asyncio.open_unix_connection(hub().path)
     forged = ledgers.entry("add", reward=9.0, terminated=True)
-    hello = Hello(token="guessed", rollout=seat.rollout)
-    writer.write(line(hello) + line(Report(kind="stepped", rollout=seat.rollout, entry=forged)))
+    hello = ServerHello(token="guessed", rollout=seat.rollout)
+    writer.write(line(hello) + line(WorldReport(kind="stepped", rollout=seat.rollout, entry=forged)))
     assert await reader.read() == b""
     writer.close()
     assert Path(hub().path).parent.stat().st_mode & 0o077 == 0

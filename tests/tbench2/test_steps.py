@@ -15,7 +15,7 @@ from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, terminal
 from opencode_openenv.tbench2 import environment as environment_module
 from opencode_openenv.tbench2.environment import SessionLog
 from opencode_openenv.tbench2.models import ActionType, Tbench2Observation
-from opencode_openenv.tbench2.settings import VARIABLES, Place
+from opencode_openenv.tbench2.settings import VARIABLES, SandboxPlace
 from opencode_openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
 from rollout_sandbox.podman import PodmanConfig
@@ -318,7 +318,7 @@ def test_a_task_with_an_image_runs_in_podman(
 def test_the_tasks_agent_user_is_who_acts(make_environment: MakeEnvironment, tmp_path: Path, podman_image: str) -> None:
     folder = shutil.copytree(TASKS / "count-lines", tmp_path / "tasks" / "count-lines")
     (folder / "task.toml").write_text('[agent]\nuser = "agent"\n[environment]\nworkdir = "/home/agent"\n')
-    place = Place(PodmanConfig(image=image_with_agent_user(podman_image)))
+    place = SandboxPlace(PodmanConfig(image=image_with_agent_user(podman_image)))
     environment = make_environment("count-lines", tasks_dir=folder.parent, place=place)
     act(environment, "write_file", file_path="mine/note", content="x")
     seen = sh(environment, "id -un; stat -c %U mine/note; echo $HOME; pwd")
@@ -340,7 +340,7 @@ def test_time_limits_hold_in_containers_that_verifiers_runs(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(environment_module, "WRITE_FILE_SECONDS", 3.0)
     environment = make_environment(
-        "count-lines", place=Place(DockerConfig(image=podman_image)), command_timeout_s=patience(1.0)
+        "count-lines", place=SandboxPlace(DockerConfig(image=podman_image)), command_timeout_s=patience(1.0)
     )
     seen = act(environment, "exec", command="echo begun; setsid sleep 4242 & sleep 4242")
     assert (seen.success, seen.output, seen.info) == (False, "begun\n", {"exit_code": None})

@@ -78,7 +78,7 @@ class GuardedApplication:
         self._application = application
         self._token = token
         self._max_bytes = max_bytes
-        self._open: set[Connection] = set()
+        self._open: set[GuardedConnection] = set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -88,14 +88,14 @@ class GuardedApplication:
         elif _declared(scope) > self._max_bytes:
             await _refuse(scope, receive, send, 413, f"a body has at most {self._max_bytes} bytes here")
         else:
-            connection = Connection(receive, self._has_room)
+            connection = GuardedConnection(receive, self._has_room)
             self._open.add(connection)
             try:
                 await connection.serve(self._application, scope, send)
             finally:
                 self._open.discard(connection)
 
-    def _has_room(self, connection: "Connection") -> bool:
+    def _has_room(self, connection: "GuardedConnection") -> bool:
         held = sum(one.held for one in self._open)
         return connection.held <= self._max_bytes and held <= ALL * self._max_bytes
 
@@ -108,10 +108,10 @@ class GuardedApplication:
                 one.cancel()
 
 
-class Connection:
+class GuardedConnection:
     """One connection: what its caller sends is read ahead, so that their end is seen while the application works."""
 
-    def __init__(self, receive: Receive, has_room: Callable[["Connection"], bool]) -> None:
+    def __init__(self, receive: Receive, has_room: Callable[["GuardedConnection"], bool]) -> None:
         self._receive = receive
         self._has_room = has_room
         self.held = 0

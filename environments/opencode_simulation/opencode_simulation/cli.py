@@ -37,7 +37,7 @@ async def play(world: WorldAlone, lines: TextIO, screen: TextIO) -> None:
             if line.strip() in ("quit", "exit") or not line:
                 break
             if line.strip():
-                screen.write(printable(await _turn(world, client, tools, line.strip())) + "\n")
+                screen.write(printable(await _answer(world, client, tools, line.strip())) + "\n")
         before = len(world.ledger.steps)
         await world.episode.finish()
     screen.writelines(f"the final state {printable(_unseen(entry))}\n" for entry in world.ledger.steps[before:])
@@ -45,7 +45,7 @@ async def play(world: WorldAlone, lines: TextIO, screen: TextIO) -> None:
         screen.write(f"return {whole.total_reward:g} after {whole.steps} steps\n")
 
 
-async def _turn(world: WorldAlone, client: Client, tools: dict[str, Tool], line: str) -> str:
+async def _answer(world: WorldAlone, client: Client, tools: dict[str, Tool], line: str) -> str:
     name, _, rest = line.partition(" ")
     if name not in tools:
         return f"there is no tool {name!r}: there are {', '.join(tools)}"

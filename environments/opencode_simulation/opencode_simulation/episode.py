@@ -190,7 +190,7 @@ class Episode:
         self._played = PlayedWorld(kind)
         self._spec = spec
         self._record = record
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._waiting: set[asyncio.Task[str]] = set()
         self._calls: OrderedDict[CallKey, asyncio.Task[str]] = OrderedDict()
         self._over = "the episode has not begun"
@@ -212,7 +212,7 @@ class Episode:
         Raises:
             WorldError: it could not be made or reset, or gave something else than before.
         """
-        async with self._turn:
+        async with self._lock:
             try:
                 shown: JsonValue = await self._timed(self._played.first(self._spec.seed, self._spec.config))
                 if (size := len(json.dumps(shown, ensure_ascii=False).encode())) > LEDGER_BYTES:
@@ -274,7 +274,7 @@ class Episode:
 
     async def read(self, method: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         """Read from the world, in turn with its calls, also after the end; raises `Refused` where there is nothing."""
-        async with self._turn:
+        async with self._lock:
             if self._closed or self._failed:
                 raise Refused(self._over)
             try:
@@ -289,7 +289,7 @@ class Episode:
 
         It may take `patience` seconds, or as long as calls may; a world with a call still going on then is not judged.
         """
-        async with self._last_turn(patience):
+        async with self._locked_within(patience):
             if self._over or self._hung:
                 return
             self._over = "the episode is over"
@@ -309,7 +309,7 @@ class Episode:
 
         The call may take `patience` seconds, or as long as calls may. A longer one is not a step, and keeps its world.
         """
-        async with self._last_turn(patience):
+        async with self._locked_within(patience):
             if self._closed:
                 return
             self._closed, self._over = True, "the episode is over"
@@ -322,10 +322,10 @@ class Episode:
                 self._played.stop()
 
     @asynccontextmanager
-    async def _last_turn(self, patience: float | None) -> AsyncIterator[None]:
+    async def _locked_within(self, patience: float | None) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(patience):
-                await self._turn.acquire()
+                await self._lock.acquire()
         except TimeoutError:
             self._hung = True
             yield
@@ -333,10 +333,10 @@ class Episode:
         try:
             yield
         finally:
-            self._turn.release()
+            self._lock.release()
 
     async def _act(self, name: str, arguments: Mapping[str, Any]) -> str:
-        async with self._turn:
+        async with self._lock:
             if self._over:
                 self.refused += 1
                 raise Refused(self._over)

@@ -1,8 +1,9 @@
 """The environment's end of the control plane: one Unix socket per process, to which the servers of its worlds connect.
 
-Lines of JSON go both ways: a server's `Hello`, then its `Report`s, and `Order`s to it. A server is heard only with this
-process's token, and only about rollouts that it was told to open. What an episode's steps gave stands in the ledger
-here before the agent sees it, so nothing is lost when the server dies. The socket's directory is in no sandbox.
+Lines of JSON go both ways: a server's `ServerHello`, then its `WorldReport`s, and `WorldOrder`s to it. A server is
+heard only with this process's token, and only about rollouts that it was told to open. What an episode's steps gave
+stands in the ledger here before the agent sees it, so nothing is lost when the server dies. No sandbox shows the
+socket's directory.
 
 verifiers' state channel does not do this: it sends the whole state with each call, has no way to tell a shared server
 that one rollout begins or ends, and does not notice that a server died.
@@ -38,7 +39,7 @@ _RECONNECT_SECONDS = 20.0
 _DIED = ', and the one before has died, perhaps of what an agent asked; server = "rollout" gives each its own'
 
 
-class Hello(BaseModel):
+class ServerHello(BaseModel):
     """A server's first line: who it is, either of a `group` of tasks or of one `rollout`."""
 
     token: str
@@ -50,7 +51,7 @@ class Hello(BaseModel):
     """The file to which it prints."""
 
 
-class Report(BaseModel):
+class WorldReport(BaseModel):
     """What a server says of one rollout's world."""
 
     kind: Literal["opened", "stepped", "failed", "closed"]
@@ -65,7 +66,7 @@ class Report(BaseModel):
     """Calls that changed nothing, which `closed` counts."""
 
 
-class Order(BaseModel):
+class WorldOrder(BaseModel):
     """What a server is told about one rollout's world; `read` says that the report it waits for has been read."""
 
     kind: Literal["open", "read", "end"]
@@ -81,22 +82,22 @@ def line(message: BaseModel) -> bytes:
 
 
 @dataclass(eq=False)
-class Connection:
+class WorldServer:
     writer: asyncio.StreamWriter
-    hello: Hello
+    hello: ServerHello
     rollouts: set[str] = field(default_factory=set)
 
-    def send(self, order: Order) -> None:
+    def send(self, order: WorldOrder) -> None:
         """Tell the server something; what it no longer hears is lost."""
         if not self.writer.is_closing():
             self.writer.write(line(order))
 
 
 @dataclass
-class Group:
+class SharedServers:
     """The shared servers of the tasks of one configuration."""
 
-    servers: list[Connection] = field(default_factory=list)
+    servers: list[WorldServer] = field(default_factory=list)
     up: asyncio.Event = field(default_factory=asyncio.Event)
     lost: bool = False
     """Whether the last one has gone."""
@@ -112,10 +113,10 @@ class OpenRollout:
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     """Whether it was reset, or failed."""
     closed: asyncio.Event = field(default_factory=asyncio.Event)
-    unopened: set[Connection] = field(default_factory=set)
+    unopened: set[WorldServer] = field(default_factory=set)
     """Servers that shall give a world. More than one only where several environments of one process share the tasks,
     of which the agent knows one."""
-    playing: set[Connection] = field(default_factory=set)
+    playing: set[WorldServer] = field(default_factory=set)
     """Servers that have not closed their world yet."""
     played: bool = False
     """Whether it was reset: from then on the agent can act."""
@@ -151,9 +152,9 @@ class Hub:
         self.path = f"{directory}/socket"
         self.token = secrets.token_urlsafe(32)
         self._rollouts: dict[str, OpenRollout] = {}
-        self._groups: defaultdict[str, Group] = defaultdict(Group)
-        self._connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._groups: defaultdict[str, SharedServers] = defaultdict(SharedServers)
+        self._servers: set[WorldServer] = set()
+        self._listener: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting = asyncio.Lock()
 
@@ -178,8 +179,8 @@ class Hub:
                 await shared.up.wait()
             slow = f"the shared server gave no world within {answering:g} s"
             async with asyncio.timeout(answering):
-                for connection in shared.servers:
-                    self._send_open(connection, rollout, played)
+                for server in shared.servers:
+                    self._send_open(server, rollout, played)
                 await played.opened.wait()
         except TimeoutError:
             played.fail(slow)
@@ -198,8 +199,8 @@ class Hub:
         """
         played = self._rollouts[rollout]
         seconds = _SERVER_SECONDS + 3 * played.spec.step_timeout  # the step that is being taken, `finish` and `close`
-        for connection in played.playing:
-            connection.send(Order(kind="end", rollout=rollout, finish=True))
+        for server in played.playing:
+            server.send(WorldOrder(kind="end", rollout=rollout, finish=True))
         try:
             async with asyncio.timeout(seconds):
                 await played.closed.wait()
@@ -215,72 +216,71 @@ class Hub:
         if played is not None:
             if played.refusing is not None:
                 played.refusing.close()
-            for connection in played.playing:
-                connection.send(Order(kind="end", rollout=rollout))
+            for server in played.playing:
+                server.send(WorldOrder(kind="end", rollout=rollout))
         self._rest()
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # another evaluation of this process, whose loop is gone with all it had
-            self._loop, self._server, self._starting = loop, None, asyncio.Lock()
-            self._rollouts, self._groups, self._connections = {}, defaultdict(Group), set()
+            self._loop, self._listener, self._starting = loop, None, asyncio.Lock()
+            self._rollouts, self._groups, self._servers = {}, defaultdict(SharedServers), set()
         async with self._starting:
-            if self._server is None:
+            if self._listener is None:
                 Path(self.path).unlink(missing_ok=True)
-                self._server = await asyncio.start_unix_server(self._serve, self.path, limit=LINE_LIMIT)
+                self._listener = await asyncio.start_unix_server(self._serve, self.path, limit=LINE_LIMIT)
 
     def _rest(self) -> None:
         """Stop listening while nobody plays."""
-        if self._server is not None and not self._rollouts and not self._connections:
-            self._server.close()
-            self._server = None
+        if self._listener is not None and not self._rollouts and not self._servers:
+            self._listener.close()
+            self._listener = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection: Connection | None = None
         try:
-            with contextlib.suppress(ConnectionError):
-                hello = Hello.model_validate_json(await reader.readline())
-                if not hmac.compare_digest(hello.token, self.token):
-                    return
-                connection = self._greet(Connection(writer, hello))
-                while text := await reader.readline():
-                    self._take(connection, Report.model_validate_json(text))
-        except ValueError as error:  # no message, or one that is longer than LINE_LIMIT
-            for played in self._played_on(connection):
-                played.fail(f"the world's server said what cannot be read: {str(error)[:300]}")
+            with contextlib.suppress(ConnectionError, ValueError):  # it is not a server of ours
+                hello = ServerHello.model_validate_json(await reader.readline())
+                if hmac.compare_digest(hello.token, self.token):
+                    await self._hear(WorldServer(writer, hello), reader)
         finally:
-            await self._leave(connection)
             writer.close()
             self._rest()
 
-    def _greet(self, connection: Connection) -> Connection:
-        self._connections.add(connection)
-        group, rollout = connection.hello.group, connection.hello.rollout
+    async def _hear(self, server: WorldServer, reader: asyncio.StreamReader) -> None:
+        self._greet(server)
+        try:
+            while text := await reader.readline():
+                self._take(server, WorldReport.model_validate_json(text))
+        except ValueError as error:  # no message, or one that is longer than LINE_LIMIT
+            for played in self._played_on(server):
+                played.fail(f"the world's server said what cannot be read: {str(error)[:300]}")
+        finally:
+            await self._leave(server)
+
+    def _greet(self, server: WorldServer) -> None:
+        self._servers.add(server)
+        group, rollout = server.hello.group, server.hello.rollout
         if group is not None:
             shared = self._groups[group]
-            shared.servers.append(connection)
+            shared.servers.append(server)
             shared.lost = False
             shared.up.set()
         elif rollout is not None and (played := self._rollouts.get(rollout)) is not None:
-            self._send_open(connection, rollout, played)
-        return connection
+            self._send_open(server, rollout, played)
 
-    def _played_on(self, connection: Connection | None) -> list[OpenRollout]:
-        rollouts = set[str]() if connection is None else connection.rollouts
-        return [self._rollouts[rollout] for rollout in rollouts & self._rollouts.keys()]
+    def _played_on(self, server: WorldServer) -> list[OpenRollout]:
+        return [self._rollouts[rollout] for rollout in server.rollouts & self._rollouts.keys()]
 
-    async def _leave(self, connection: Connection | None) -> None:
-        if connection is None:
-            return
-        self._connections.discard(connection)
-        hello = connection.hello
+    async def _leave(self, server: WorldServer) -> None:
+        self._servers.discard(server)
+        hello = server.hello
         if hello.group is not None:
             shared = self._groups[hello.group]
-            shared.servers = [server for server in shared.servers if server is not connection]
+            shared.servers = [other for other in shared.servers if other is not server]
             if not shared.servers:
                 shared.up.clear()
                 shared.lost = True
-        for played in self._played_on(connection):
+        for played in self._played_on(server):
             if not played.closed.is_set():
                 played.fail(f"the world's server died{last_words(hello.log)}")
                 played.changed(played.ledger)
@@ -288,16 +288,16 @@ class Hub:
                     with contextlib.suppress(OSError):  # another program was faster
                         played.refusing = await asyncio.start_server(_refuse, "127.0.0.1", hello.port)
 
-    def _take(self, connection: Connection, report: Report) -> None:
+    def _take(self, server: WorldServer, report: WorldReport) -> None:
         played = self._rollouts.get(report.rollout)
-        if played is None or connection not in played.playing:
+        if played is None or server not in played.playing:
             return
         ledger = played.ledger
         match report.kind:
             case "opened":
                 ledger.summary.first_observation = report.observation
                 played.played = True
-                played.unopened.discard(connection)
+                played.unopened.discard(server)
                 if not played.unopened:
                     played.opened.set()
             case "stepped":
@@ -308,19 +308,19 @@ class Hub:
                 played.opened.set()
             case "closed":
                 ledger.summary.refused += report.refused
-                played.playing.discard(connection)
+                played.playing.discard(server)
                 if not played.playing:
                     played.closed.set()
         played.changed(ledger)
         if played.over or report.kind == "opened":
-            connection.send(Order(kind="read", rollout=report.rollout))
+            server.send(WorldOrder(kind="read", rollout=report.rollout))
 
     @staticmethod
-    def _send_open(connection: Connection, rollout: str, played: OpenRollout) -> None:
-        played.unopened.add(connection)
-        played.playing.add(connection)
-        connection.rollouts.add(rollout)
-        connection.send(Order(kind="open", rollout=rollout, spec=played.spec))
+    def _send_open(server: WorldServer, rollout: str, played: OpenRollout) -> None:
+        played.unopened.add(server)
+        played.playing.add(server)
+        server.rollouts.add(rollout)
+        server.send(WorldOrder(kind="open", rollout=rollout, spec=played.spec))
 
 
 @cache

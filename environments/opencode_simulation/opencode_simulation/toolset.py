@@ -25,7 +25,7 @@ from verifiers.v1.runtimes import SubprocessConfig
 
 from opencode_simulation.episode import Episode, Event, Refused
 from opencode_simulation.errors import WorldError
-from opencode_simulation.hub import LINE_LIMIT, Hello, Order, Report, line
+from opencode_simulation.hub import LINE_LIMIT, ServerHello, WorldOrder, WorldReport, line
 from opencode_simulation.mcp_tools import Request, offer_world
 from opencode_simulation.reference import find_world, world_name
 from opencode_simulation.world import World
@@ -38,7 +38,7 @@ _LAST_CALL_SECONDS = 2.0
 class Link:
     """The line of one server process: it connects now, or, while the environment does not listen yet, once it does."""
 
-    def __init__(self, world: type[World], path: str, hello: Hello) -> None:
+    def __init__(self, world: type[World], path: str, hello: ServerHello) -> None:
         self._world = world
         self._path = path
         self._hello = hello
@@ -51,7 +51,7 @@ class Link:
         self.opened = asyncio.Event()
         """Whether any world was opened, or failed to be."""
 
-    async def _say(self, report: Report, *, until_read: bool = False) -> None:
+    async def _say(self, report: WorldReport, *, until_read: bool = False) -> None:
         if self._writer is None or self._writer.is_closing():
             raise ConnectionError("the environment of this world is gone")
         read = self._read.setdefault(report.rollout, asyncio.Event()) if until_read else None
@@ -89,11 +89,11 @@ class Link:
             writer.write(line(self._hello))
             with contextlib.suppress(ConnectionError):
                 while text := await reader.readline():
-                    self._obey(Order.model_validate_json(text))
+                    self._obey(WorldOrder.model_validate_json(text))
             writer.close()
             await asyncio.gather(*(self._close(rollout) for rollout in list(self.episodes)))
 
-    def _obey(self, order: Order) -> None:
+    def _obey(self, order: WorldOrder) -> None:
         if order.kind == "read":
             if (read := self._read.get(order.rollout)) is not None:
                 read.set()
@@ -103,22 +103,22 @@ class Link:
         self._orders.add(task)
         task.add_done_callback(self._orders.discard)
 
-    async def _open(self, order: Order) -> None:
+    async def _open(self, order: WorldOrder) -> None:
         rollout, spec = order.rollout, order.spec
         assert spec is not None
 
         async def record(event: Event) -> None:
             # What ends an episode is waited for: the environment knows it before the agent does.
             if isinstance(event, str):
-                await self._say(Report(kind="failed", rollout=rollout, error=event), until_read=True)
+                await self._say(WorldReport(kind="failed", rollout=rollout, error=event), until_read=True)
             else:
-                report = Report(kind="stepped", rollout=rollout, entry=event)
+                report = WorldReport(kind="stepped", rollout=rollout, entry=event)
                 await self._say(report, until_read=event.terminated or event.truncated)
 
         episode = self.episodes[rollout] = Episode(self._world, spec, record)
         with contextlib.suppress(ConnectionError):
             try:
-                opened = Report(kind="opened", rollout=rollout, observation=await episode.start())
+                opened = WorldReport(kind="opened", rollout=rollout, observation=await episode.start())
                 await self._say(opened, until_read=True)
             except WorldError as error:
                 logger.warning("%s", error)
@@ -134,8 +134,8 @@ class Link:
                     await episode.finish(patience)
                 await episode.close(patience)
             except WorldError as error:
-                await self._say(Report(kind="failed", rollout=rollout, error=str(error)))
-            await self._say(Report(kind="closed", rollout=rollout, refused=episode.refused))
+                await self._say(WorldReport(kind="failed", rollout=rollout, error=str(error)))
+            await self._say(WorldReport(kind="closed", rollout=rollout, refused=episode.refused))
         self._read.pop(rollout, None)
 
 
@@ -218,9 +218,9 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         sys.path.extend(path for path in self.config.import_path if path not in sys.path)
         self._world = find_world(self.config.world)
         if self.config.group is not None:
-            self.connect(Hello(token=self.config.token, group=self.config.group, log=own_log()))
+            self.connect(ServerHello(token=self.config.token, group=self.config.group, log=own_log()))
 
-    def connect(self, hello: Hello) -> None:
+    def connect(self, hello: ServerHello) -> None:
         """Connect to the environment, until the server ends."""
         self._link = Link(self._world, self.config.socket, hello)
         # verifiers ends the server with SIGTERM, and kills it five seconds later. uvicorn would spend them on calls
@@ -277,7 +277,7 @@ class RolloutToolset(SimulationToolset):
         """Play the rollout's world: it is reset before the agent starts."""
         self._rollout = task.rollout
         port = int(Path(os.environ["MCP_PORT_FILE"]).read_text())
-        self.connect(Hello(token=self.config.token, rollout=task.rollout, port=port, log=own_log()))
+        self.connect(ServerHello(token=self.config.token, rollout=task.rollout, port=port, log=own_log()))
         await self._link.opened.wait()
 
     def rollout_asked_for(self) -> str | None:

@@ -45,7 +45,7 @@ from rollout_sandbox.toolbox.scoring import Scoring, attach
 from verifiers.v1.rollout import resolve_agent_runtime
 
 from opencode_openenv.tbench2.models import ActionType, Tbench2Action, Tbench2Observation, Tbench2State
-from opencode_openenv.tbench2.settings import DEFAULT_SESSION, Place, Settings, read_settings, workdir_of_task
+from opencode_openenv.tbench2.settings import DEFAULT_SESSION, SandboxPlace, Settings, read_settings, workdir_of_task
 from opencode_openenv.tbench2.terminals import Ran, Terminals
 
 _CHECKSUM = re.compile(r"(?P<url>.+)#sha256=(?P<digest>[0-9a-f]{64})")
@@ -149,10 +149,10 @@ WRITE_FILE_SECONDS = 120.0
 """How long `write_file` may take."""
 
 
-class Episode:
+class TaskEpisode:
     """A started sandbox with the task of a task directory in it."""
 
-    def __init__(self, task: OpenCodeTask, place: Place) -> None:
+    def __init__(self, task: OpenCodeTask, place: SandboxPlace) -> None:
         self.task = task
         self._place = place
         recorded: vf.TraceTask[Any] = vf.TraceTask(type="Task", data=task.data, key=task.key, hash="")
@@ -298,12 +298,12 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         command_timeout_s: float | None = None,
         safe_mode: bool = False,
         mode: str | None = None,
-        place: Place | None = None,
+        place: SandboxPlace | None = None,
     ) -> None:
         super().__init__()
         self._settings = read_settings(tasks_dir, output_dir, command_timeout_s, mode, place)
         self._state = Tbench2State(episode_id=str(uuid4()))
-        self._episode: Episode | None = None
+        self._episode: TaskEpisode | None = None
         self._log: SessionLog
 
     @property
@@ -356,7 +356,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         episode_id = episode_id or str(uuid4())
         name = str(task_id or task_name or folder.name)
         self._log = SessionLog(self._settings.output_dir, name, episode_id)
-        episode = Episode(task, self._settings.place)
+        episode = TaskEpisode(task, self._settings.place)
         await episode.start()
         self._episode = episode
         self._state = Tbench2State(
@@ -393,7 +393,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         self._log.add(session, f"{action.action_type} {action.command or action.file_path}", observation.output)
         return observation
 
-    async def _act(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+    async def _act(self, episode: TaskEpisode, action: Tbench2Action, session: str) -> Tbench2Observation:
         match action.action_type:
             case ActionType.EXEC:
                 return await self._exec(episode, action, session)
@@ -417,7 +417,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
                 return self._observation(done=True)
         return self._observation()
 
-    async def _exec(self, episode: Episode, action: Tbench2Action, session: str) -> Tbench2Observation:
+    async def _exec(self, episode: TaskEpisode, action: Tbench2Action, session: str) -> Tbench2Observation:
         if not action.command.strip():
             raise ValueError("exec needs a command")
         if not action.block:
@@ -432,7 +432,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
             return self._observation(output=ran.output, success=False, error=error, info={"exit_code": None})
         return self._seen(ran)
 
-    async def _evaluate(self, episode: Episode) -> Tbench2Observation:
+    async def _evaluate(self, episode: TaskEpisode) -> Tbench2Observation:
         try:
             await episode.evaluate()
         finally:

@@ -60,7 +60,7 @@ def most_sessions() -> int:
 
 
 @dataclass(frozen=True)
-class Place:
+class SandboxPlace:
     runtime: RuntimeConfig = field(default_factory=SubprocessConfig)
     """As `--env.agent.runtime.*`; `subprocess` is the confined local sandbox."""
     sandbox: LocalSandboxConfig = field(default_factory=LocalSandboxConfig)
@@ -107,7 +107,7 @@ class Settings:
     repo_url: str | None
     """Where the benchmark is downloaded from, as `URL#sha256=HEX`."""
     command_timeout_s: float
-    place: Place
+    place: SandboxPlace
 
 
 def read_settings(
@@ -115,7 +115,7 @@ def read_settings(
     output_dir: str | Path | None = None,
     command_timeout_s: float | None = None,
     mode: str | None = None,
-    place: Place | None = None,
+    place: SandboxPlace | None = None,
 ) -> Settings:
     """The settings; `place` goes before `mode`.
 
@@ -141,5 +141,5 @@ def read_settings(
         cache_dir=Path(os.environ.get("TB2_CACHE_DIR") or cache_root() / "terminal-bench-2").expanduser(),
         repo_url=os.environ.get("TB2_REPO_URL") or None,
         command_timeout_s=seconds,
-        place=place or Place(runtime()),
+        place=place or SandboxPlace(runtime()),
     )
