@@ -30,7 +30,7 @@ from typing import Any
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from opencode_openenv.app import serve
+from opencode_openenv.app import app
 from opencode_openenv.settings import ServerConfig
 from websockets.asyncio.client import ClientConnection, connect
 
@@ -64,7 +64,7 @@ async def through_vf_eval(count: int, base_url: str, cost: Cost) -> None:
 async def serving(places: int) -> AsyncIterator[str]:
     """Our server in this process; its WebSocket's URL."""
     port = closed_port()
-    server = asyncio.ensure_future(serve(ServerConfig(port=port, max_concurrent=places)))
+    server = asyncio.ensure_future(app.serve(ServerConfig(port=port, max_concurrent=places)))
     while is_closed(port):
         if server.done():
             server.result()

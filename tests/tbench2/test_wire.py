@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from opencode_openenv.tbench2 import Tbench2Action, Tbench2Env
-from opencode_openenv.tbench2.app import serve
+from opencode_openenv.tbench2.app import app
 from opencode_openenv.tbench2.models import ActionType
 from opencode_openenv.tbench2.settings import Tbench2ServerConfig
 from openenv.core.generic_client import GenericEnvClient
@@ -134,11 +134,11 @@ async def test_where_an_agent_may_reach_the_server_it_asks_for_a_token(monkeypat
     monkeypatch.setenv("TB2_MODE", "podman")
     monkeypatch.delenv("OPENCODE_OPENENV_TOKEN", raising=False)
     with pytest.raises(ValueError, match="OPENCODE_OPENENV_TOKEN"):
-        await serve(Tbench2ServerConfig())
+        await app.serve(Tbench2ServerConfig())
     monkeypatch.setenv("TB2_MODE", "local")
     monkeypatch.setenv("MAX_CONCURRENT_ENVS", "many")
     with pytest.raises(ValueError, match="MAX_CONCURRENT_ENVS"):
-        await serve(Tbench2ServerConfig())
+        await app.serve(Tbench2ServerConfig())
 
 
 def test_only_who_has_the_token_is_served(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ def _serve() -> None:
     from opencode_openenv.settings import ServerConfig
 
     config = cli(ServerConfig)
-    from opencode_openenv.app import serve  # after --help and refused options, which need not wait for it
+    from opencode_openenv.app import app  # after --help and refused options, which need not wait for it
     from opencode_openenv.serving import run
 
-    run(serve(config))
+    run(app.serve(config))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The server of `run_rollout`: OpenEnv's application over the rollout service, a session for each of its clients.
 
 Written to what OpenEnv 0.3 to 0.10 share. A session holds nothing but its tallies; what runs belongs to the service.
-`app` is that server as an ASGI application, for those who listen by a program of their own. OpenEnv's providers do so
-with what `openenv.yaml` names.
+`app` is also an ASGI application, for those who listen by a program of their own, as OpenEnv's providers do with what
+`openenv.yaml` names.
 """
 
 import functools
@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 from uuid import uuid4
 
+from fastapi import FastAPI
 from fastmcp import FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.tools import Tool, ToolResult
@@ -20,10 +21,9 @@ from openenv.core.env_server.types import Action, Observation, State
 from pydantic import PrivateAttr
 
 from opencode_openenv.engine import Engine
-from opencode_openenv.guard import Application, GuardedApplication
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.service import RolloutService
-from opencode_openenv.serving import ServerApplication, naming_wrong_use, required_token, serve_application
+from opencode_openenv.serving import OpenEnvServer
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
 
@@ -119,12 +119,14 @@ class OpenCodeEnvironment(MCPEnvironment):
         )
 
 
-def application_of(service: RolloutService, config: ServerConfig) -> Application:
-    """OpenEnv's application, without a guard."""
+async def _start(config: ServerConfig, resources: AsyncExitStack) -> FastAPI:
+    engine = await resources.enter_async_context(Engine(config.environment()).open())
+    service = RolloutService(engine, config)
+    resources.push_async_callback(service.stop)
     # OpenEnv 0.4.1 reads fields by the names that they had before MCP's SDK 2.
     warnings.filterwarnings("ignore", message="Accessing `.*` is deprecated; MCP SDK v2 renamed")
     # Not `create_app`: it adds pages where ENABLE_WEB_INTERFACE says so, and pages are not served here.
-    application = create_fastapi_app(
+    return create_fastapi_app(
         functools.partial(OpenCodeEnvironment, service),
         CallToolAction,
         CallToolObservation,
@@ -133,23 +135,6 @@ def application_of(service: RolloutService, config: ServerConfig) -> Application
         # Sessions that OpenEnv 0.10's clients make over HTTP end with nothing but a message.
         concurrency_config=ConcurrencyConfig(max_concurrent_envs=1024, session_timeout=config.idle_session_s),
     )
-    return naming_wrong_use(application)
 
 
-async def serve(config: ServerConfig) -> None:
-    """Serve until SIGINT or SIGTERM."""
-    async with Engine(config.environment()).open() as engine:
-        service = RolloutService(engine, config)
-        await serve_application("run_rollout", application_of(service, config), config, service.stop)
-
-
-async def _started(resources: AsyncExitStack) -> GuardedApplication:
-    config = ServerConfig()
-    token = required_token(config)
-    engine = await resources.enter_async_context(Engine(config.environment()).open())
-    service = RolloutService(engine, config)
-    resources.push_async_callback(service.stop)
-    return GuardedApplication(application_of(service, config), token, config.MAX_REQUEST_BYTES)
-
-
-app = ServerApplication(_started)
+app = OpenEnvServer("run_rollout", ServerConfig, _start)

@@ -1,7 +1,7 @@
 """Serving an OpenEnv application: behind the guard, from its start to an end that leaves nothing.
 
-Where a program of somebody else listens (`ServerApplication`), nobody is served without a token, because it cannot be
-known who reaches that address.
+Where a program of somebody else listens, nobody is served without a token, because it cannot be known who reaches that
+address.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -34,7 +34,6 @@ HEAD_SECONDS = 20.0
 """From a connection, or the end of an answer, to the end of the next request's head."""
 MAX_WAITING = 256
 """Connections whose request's head is still to come; of more, the one that waits longest is cut."""
-Stop = Callable[[], Awaitable[None]]
 
 
 class Connected(H11Protocol):
@@ -86,10 +85,12 @@ class Connected(H11Protocol):
 class _Server(uvicorn.Server):
     """Ends what it does before it closes its connections, so that each caller hears of it."""
 
-    def __init__(self, config: uvicorn.Config, name: str, stop: Stop, guarded: GuardedApplication) -> None:
+    def __init__(
+        self, config: uvicorn.Config, name: str, resources: AsyncExitStack, guarded: GuardedApplication
+    ) -> None:
         super().__init__(config)
         self._name = name
-        self._stop = stop
+        self._resources = resources
         self._guarded = guarded
 
     @contextmanager
@@ -112,21 +113,9 @@ class _Server(uvicorn.Server):
                 logger.info("%s is served at http://%s:%d", self._name, f"[{host}]" if ":" in host else host, port)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._stop()
+        await self._resources.aclose()
         await self._guarded.answered(_ANSWER_SECONDS)
         await super().shutdown(sockets)
-
-
-async def serve_application(name: str, application: Application, config: ListenConfig, stop: Stop) -> None:
-    """Serve until SIGINT or SIGTERM, then `stop` whatever is under way and answer who waits for it."""
-    token = config.token()
-    if token is None and not config.is_loopback:
-        logger.warning(
-            "listening at %s without a token: whoever reaches it runs shell commands at your expense (--token-file)",
-            config.host,
-        )
-    guarded = GuardedApplication(application, token, config.MAX_REQUEST_BYTES)
-    await _Server(settings_of(guarded, config), name, stop, guarded).serve()
 
 
 def settings_of(application: Application, config: ListenConfig) -> uvicorn.Config:
@@ -142,35 +131,56 @@ def settings_of(application: Application, config: ListenConfig) -> uvicorn.Confi
     )
 
 
-def naming_wrong_use(application: FastAPI) -> Application:
-    """The application, whose `ValueError`s are answers that say what the caller did wrong."""
-
-    async def told(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"detail": str(error)}, 422)
-
-    application.add_exception_handler(ValueError, told)
-    return application
+ConfigT = TypeVar("ConfigT", bound=ListenConfig)
 
 
-class ServerApplication:
-    """A server as an ASGI application, which is started when the program that listens is.
+class OpenEnvServer(Generic[ConfigT]):
+    """An OpenEnv application behind the guard, served by this program, or by another one as an ASGI application.
 
-    `start` makes the application, with what it needs; it raises `ValueError` or `RolloutError` where it cannot.
+    Args:
+        name: in the log.
+        config_type: its options; another program serves it with their defaults, and with a token only.
+        start: makes the application, with what it needs on a stack that is left before the callers are answered for
+            the last time; raises `ValueError` or `RolloutError` where it cannot.
     """
 
-    def __init__(self, start: Callable[[AsyncExitStack], Awaitable[GuardedApplication]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        config_type: type[ConfigT],
+        start: Callable[[ConfigT, AsyncExitStack], Awaitable[FastAPI]],
+    ) -> None:
+        self._name = name
+        self._config_type = config_type
         self._start = start
         self._guarded: GuardedApplication
 
+    async def serve(self, config: ConfigT) -> None:
+        """Serve until SIGINT or SIGTERM."""
+        if config.token() is None and not config.is_loopback:
+            logger.warning(
+                "listening at %s without a token: whoever reaches it runs shell commands at your expense "
+                "(--token-file)",
+                config.host,
+            )
+        async with AsyncExitStack() as resources:
+            guarded = await self._make(config, resources)
+            await _Server(settings_of(guarded, config), self._name, resources, guarded).serve()
+
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve a connection, or the program's start and end."""
+        """Serve a connection, or the other program's start and end."""
         if scope["type"] != "lifespan":
             await self._guarded(scope, receive, send)
             return
         await receive()
         async with AsyncExitStack() as resources:
             try:
-                self._guarded = await self._start(resources)
+                config = self._config_type()
+                if config.token() is None:
+                    raise ValueError(
+                        f"set {TOKEN_VARIABLE}: whoever reaches this server runs shell commands at your expense"
+                    )
+                self._guarded = await self._make(config, resources)
             except (RolloutError, ValueError) as error:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
@@ -178,13 +188,14 @@ class ServerApplication:
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
+    async def _make(self, config: ConfigT, resources: AsyncExitStack) -> GuardedApplication:
+        application = await self._start(config, resources)
+        application.add_exception_handler(ValueError, _wrong_use)
+        return GuardedApplication(application, config.token(), config.MAX_REQUEST_BYTES)
 
-def required_token(config: ListenConfig) -> str:
-    """The token that callers must send; a `ValueError` where there is none."""
-    token = config.token()
-    if token is None:
-        raise ValueError(f"set {TOKEN_VARIABLE}: whoever reaches this server runs shell commands at your expense")
-    return token
+
+async def _wrong_use(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 422)
 
 
 def run(serving: Coroutine[Any, Any, None]) -> None:

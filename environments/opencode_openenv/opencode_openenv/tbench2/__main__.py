@@ -26,9 +26,9 @@ def _serve() -> None:
                 sys.stdout.write("\n")
         raise
     from opencode_openenv.serving import run
-    from opencode_openenv.tbench2.app import serve
+    from opencode_openenv.tbench2.app import app
 
-    run(serve(config))
+    run(app.serve(config))
 
 
 if __name__ == "__main__":
