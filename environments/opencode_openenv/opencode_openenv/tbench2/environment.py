@@ -21,7 +21,7 @@ import threading
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from functools import cache
@@ -30,8 +30,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import verifiers.v1 as vf
-from opencode_env.cli_agent.features import ordered_task
-from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.check_tasks.box import Box
 from opencode_env.taskset import OpenCodeTask, OpenCodeTasksetConfig
 from opencode_env.taskset.errors import nearest_name
 from opencode_env.taskset.folders.declaration import CONFIG_FILE
@@ -41,11 +40,10 @@ from opencode_rubrics import AnyTrace
 from openenv.core.env_server.interfaces import Environment
 from rollout_sandbox.file_lock import locked
 from rollout_sandbox.told import without_credentials
-from rollout_sandbox.toolbox.scoring import Scoring, attach
-from verifiers.v1.rollout import resolve_agent_runtime
+from verifiers.v1.runtimes import SubprocessConfig
 
 from opencode_openenv.tbench2.models import ActionType, Tbench2Action, Tbench2Observation, Tbench2State
-from opencode_openenv.tbench2.settings import DEFAULT_SESSION, SandboxPlace, Settings, read_settings, workdir_of_task
+from opencode_openenv.tbench2.settings import DEFAULT_SESSION, SandboxPlace, Settings, read_settings
 from opencode_openenv.tbench2.terminals import Ran, Terminals
 
 _CHECKSUM = re.compile(r"(?P<url>.+)#sha256=(?P<digest>[0-9a-f]{64})")
@@ -150,51 +148,39 @@ WRITE_FILE_SECONDS = 120.0
 
 
 class TaskEpisode:
-    """A started sandbox with the task of a task directory in it."""
+    """A task in a sandbox, which is started and made ready by `start`."""
 
-    def __init__(self, task: OpenCodeTask, place: SandboxPlace) -> None:
+    def __init__(self, task: OpenCodeTask) -> None:
         self.task = task
-        self._place = place
-        recorded: vf.TraceTask[Any] = vf.TraceTask(type="Task", data=task.data, key=task.key, hash="")
-        self.trace: AnyTrace = vf.Trace(task=recorded, agent=vf.AgentInfo(config=vf.AgentConfig()))
         self._resources = AsyncExitStack()
-        self._box: vf.Runtime
-        self._agents_box: vf.Runtime
-        self._fence: ProcessFence
+        self._box: Box
         self.terminals: Terminals
         self.over = False
         """Whether it is scored, or was to be: nothing more is done for the agent then."""
 
-    async def start(self) -> None:
-        """Provision the sandbox and make it ready."""
-        try:
-            self._box = await self._resources.enter_async_context(self._ready_box(self.task))
-            self._fence = ProcessFence(self._box)
-            await self._fence.mark()
-            self._agents_box = await resolve_agent_runtime(self._box, self.task.data.agent_user)
-            self.terminals = Terminals(self._agents_box)
-        except BaseException:
-            await self.close()
-            raise
-
-    @contextlib.asynccontextmanager
-    async def _ready_box(self, task: OpenCodeTask) -> AsyncIterator[vf.Runtime]:
-        async with self._place.box(task) as box:
-            await task.setup(self.trace, box)
-            yield box
+    async def start(self, place: SandboxPlace) -> None:
+        """Raises a `SandboxError` or a `TaskError` where there is no sandbox for the task, or its setup failed."""
+        image = self.task.data.image
+        if image is not None and isinstance(place.runtime, SubprocessConfig):
+            raise vf.TaskError(
+                f"task {self.task.data.id} asks for image {image!r}, which the local sandbox cannot give: set TB2_MODE "
+                "to docker or podman"
+            )
+        self._box = await self._resources.enter_async_context(place.environment().box(self.task))
+        self.terminals = Terminals(self._box.agents)
 
     async def write_file(self, path: str, content: str) -> None:
         """Write a file of the sandbox, with its parents; a `ValueError` where it takes no content, as a FIFO."""
-        absolute = path if path.startswith("/") else f"{workdir_of_task(self.task)}/{path}"
+        absolute = path if path.startswith("/") else f"{self._box.workdir}/{path}"
         parent = absolute.rpartition("/")[0] or "/"
         try:
             async with asyncio.timeout(WRITE_FILE_SECONDS):
-                await self._agents_box.run(["mkdir", "-p", "--", parent], {})
-                await self._agents_box.write(absolute, content.encode())
+                await self._box.agents.run(["mkdir", "-p", "--", parent], {})
+                await self._box.agents.write(absolute, content.encode())
         except TimeoutError as error:
             raise ValueError(f"{path!r} could not be written within {WRITE_FILE_SECONDS:g} s") from error
 
-    async def evaluate(self) -> None:
+    async def evaluate(self) -> AnyTrace:
         """Score what is in the sandbox; the reward and the run of the tests are on the trace.
 
         Raises:
@@ -202,9 +188,7 @@ class TaskEpisode:
         """
         self.over = True
         await self.terminals.end_all()
-        await self._fence.end()
-        attach(Scoring(lambda order: self._ready_box(ordered_task(self.task, order))), self.trace)
-        await self.task.score(self.trace, self._box)
+        return await self._box.score()
 
     async def close(self) -> None:
         """Remove the sandbox with all that runs in it; idempotent."""
@@ -356,8 +340,8 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         episode_id = episode_id or str(uuid4())
         name = str(task_id or task_name or folder.name)
         self._log = SessionLog(self._settings.output_dir, name, episode_id)
-        episode = TaskEpisode(task, self._settings.place)
-        await episode.start()
+        episode = TaskEpisode(task)
+        await episode.start(self._settings.place)
         self._episode = episode
         self._state = Tbench2State(
             episode_id=episode_id, task_id=name, task_path=str(folder), session_id=DEFAULT_SESSION, terminal_ready=True
@@ -434,10 +418,10 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
 
     async def _evaluate(self, episode: TaskEpisode) -> Tbench2Observation:
         try:
-            await episode.evaluate()
+            trace = await episode.evaluate()
         finally:
             await self._end()
-        run, reward = episode.trace.info["tests"], float(episode.trace.reward)
+        run, reward = trace.info["tests"], float(trace.reward)
         info = {
             "tests_passed": reward >= 1.0,
             "exit_code": run.get("exit_code"),  # None if the test script never ran
