@@ -239,7 +239,7 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
         """The rollout whose world the request that is being served is for, as verifiers signed it into its URL."""
         try:
             _, _, route = self._state_channel()
-        except (TypeError, ValueError):  # a signature that is no text of ASCII, or not the right one
+        except (TypeError, ValueError):  # the signature is not ASCII, or not the right one
             return None
         return route
 
