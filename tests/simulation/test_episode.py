@@ -126,14 +126,14 @@ async def test_nothing_is_read_from_a_world_that_hangs() -> None:
 
 async def test_calls_whose_senders_have_gone_do_not_pile_up() -> None:
     async with WorldAlone(Echo, EpisodeSpec()) as world:
-        await world.episode._turn.acquire()
+        await world.episode._lock.acquire()
         calls = [asyncio.create_task(world.episode.call("say", {"words": [n]})) for n in range(MOST_WAITING)]
         await until(lambda: len(world.episode._waiting) == MOST_WAITING)
         for call in calls[1:]:
             call.cancel()
         with pytest.raises(Refused, match="64 calls are waiting already"):
             await world.episode.call("say", {"words": []})
-        world.episode._turn.release()
+        world.episode._lock.release()
         assert "0" in await calls[0]
         await until(lambda: not world.episode._waiting)
         await world.episode.call("say", {"words": ["after"]})

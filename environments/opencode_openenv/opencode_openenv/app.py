@@ -126,7 +126,7 @@ async def _start(config: ServerConfig, resources: AsyncExitStack) -> FastAPI:
     # OpenEnv 0.4.1 reads fields by the names that they had before MCP's SDK 2.
     warnings.filterwarnings("ignore", message="Accessing `.*` is deprecated; MCP SDK v2 renamed")
     # Not `create_app`: it adds pages where ENABLE_WEB_INTERFACE says so, and pages are not served here.
-    return create_fastapi_app(
+    application: FastAPI = create_fastapi_app(
         functools.partial(OpenCodeEnvironment, service),
         CallToolAction,
         CallToolObservation,
@@ -135,6 +135,7 @@ async def _start(config: ServerConfig, resources: AsyncExitStack) -> FastAPI:
         # Sessions that OpenEnv 0.10's clients make over HTTP end with nothing but a message.
         concurrency_config=ConcurrencyConfig(max_concurrent_envs=1024, session_timeout=config.idle_session_s),
     )
+    return application
 
 
 app = OpenEnvServer("run_rollout", ServerConfig, _start)

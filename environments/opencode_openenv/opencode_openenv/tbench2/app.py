@@ -20,9 +20,10 @@ async def _start(config: Tbench2ServerConfig, resources: AsyncExitStack) -> Fast
     config.require_agents_out_of_reach(place.runtime, place.sandbox)
     # Sessions that are made over HTTP end with nothing but a message, and places are few.
     sessions = ConcurrencyConfig(max_concurrent_envs=most_sessions(), session_timeout=14_400.0)
-    return create_fastapi_app(
+    application: FastAPI = create_fastapi_app(
         Tbench2Environment, Tbench2Action, Tbench2Observation, env_name="tbench2_env", concurrency_config=sessions
     )
+    return application
 
 
 app = OpenEnvServer("tbench2_env", Tbench2ServerConfig, _start)
