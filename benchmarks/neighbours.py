@@ -35,6 +35,8 @@ from typing import Any
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from opencode_env.cli_agent import serving
+from opencode_env.cli_agent.interception import endpoint, limits, request_steps, server
 from opencode_rubrics.math import worker_pool
 
 from benchmarks._contenders import model_server
@@ -69,17 +71,19 @@ BARE: dict[str, Any] = {
         "own_user": False,
         "max_connections": sys.maxsize,
     },
-    "gateway": {
-        **dict.fromkeys(("max_body", "max_messages", "max_values", "max_depth", "max_parallel_calls")),
-        **dict.fromkeys(("max_waiting_calls", "max_share", "idle_timeout")),
-        **dict.fromkeys(("raise_open_files", "filter_requests", "filter_headers", "mask_keys"), False),
-    },
+    "gateway": {"max_body": sys.maxsize, "max_parallel_calls": sys.maxsize, "filter_requests": False},
 }
 
 
 def first_come_first_served() -> None:
-    """Switch off what has no option: that long answers hold half of the math workers at most, at half the weight."""
+    """Switch off what has no option: that long answers hold half of the math workers at most, at half the weight, and
+    the gateway's bounds."""
     worker_pool._MOMENT = math.inf
+    request_steps.MAX_MESSAGES = request_steps.MAX_VALUES = request_steps.MAX_DEPTH = sys.maxsize
+    request_steps.MAX_OPEN, limits.SHARE = sys.maxsize, 1e9
+    request_steps.IDLE_SECONDS = server.IDLE_SECONDS = 1e9
+    endpoint.keys_of = lambda config: frozenset()
+    serving.raise_open_files = lambda: None
 
 
 Plays = dict[str, list[dict[str, Any]]]
@@ -104,8 +108,8 @@ async def play_protected(base_url: str, token: str, options: argparse.Namespace)
 async def play_bare(base_url: str, token: str, options: argparse.Namespace) -> Plays:
     """One play of each attack without protections."""
     async with neighbourhood(base_url, token, BARE) as here:
-        limits = {name: BARE_BOMBS if name == BOMBS else BARE_LIMIT for name in options.rows}
-        return {name: [await play(here, name, options.bare_rollouts, limit)] for name, limit in limits.items()}
+        seconds = {name: BARE_BOMBS if name == BOMBS else BARE_LIMIT for name in options.rows}
+        return {name: [await play(here, name, options.bare_rollouts, limit)] for name, limit in seconds.items()}
 
 
 async def play(here: Neighbourhood, attack: str, rollouts: int, limit: float = 120.0) -> dict[str, Any]:

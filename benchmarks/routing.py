@@ -203,8 +203,9 @@ async def server(kind: str, upstream: str) -> AsyncIterator[Served]:
 async def serve(upstream: str, kind: str) -> None:
     """The child: registers rollouts on a server, prints their doors, waits for its end."""
     import verifiers.v1 as vf
-    from opencode_env.cli_agent.interception import RoleInterceptionServer, SubRollout, SubSettings
+    from opencode_env.cli_agent.interception import SubRollout, SubSettings
     from opencode_env.cli_agent.rollout import rollout_of
+    from opencode_env.cli_agent.serving import role_server
     from verifiers.v1.agent import make_agent
     from verifiers.v1.harnesses.null import NullHarnessConfig
     from verifiers.v1.interception import InterceptionServer
@@ -221,7 +222,7 @@ async def serve(upstream: str, kind: str) -> None:
         )
     )
     doors: list[tuple[str, str]] = []
-    async with InterceptionServer() if kind == "verifiers" else RoleInterceptionServer() as serving:
+    async with InterceptionServer() if kind == "verifiers" else role_server() as serving:
         for number in range(1 + BLOCKS * AT_ONCE):
             task: TraceTask[Any] = TraceTask(type="Task", data=vf.TaskData(idx=number, prompt="x"))
             main: Trace[Any, Any, Any] = Trace(task=task, agent=AgentInfo(config=agent.config))

@@ -35,6 +35,7 @@ FLOORS = {
     "rollout_sandbox.prime": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox", "rollout_sandbox.confined"},
     "opencode_env.agents.named": set[str](),
     "opencode_env.cli_agent": {"opencode_env.agents.named"},
+    "opencode_env.cli_agent.interception": {"opencode_env.cli_agent.traces", "opencode_env.agents.named"},
     "opencode_env.scripted_model": {"opencode_env.samples"},
     "opencode_env.samples": set[str](),
     "opencode_env.taskset": {"opencode_env.samples"},

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent.classification import EndedRun, classify, require_scorable
-from opencode_env.cli_agent.interception.gateway import LAST_REFUSED, RECORD
+from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, LAST_REFUSED
 from opencode_env.cli_agent.outcome_rule import is_context_overflow
 from opencode_env.cli_agent.outcomes import NO_ANSWER, Outcome, retries_of_outcomes
 from opencode_env.cli_agent.progress import NOT_STARTED
@@ -195,7 +195,7 @@ def _overflow(trace: AnyTrace) -> None:
 
 def _refused_by_a_bound(trace: AnyTrace) -> None:
     _answerless(trace)
-    trace.info[RECORD] = {LAST_REFUSED: "the request is larger than 100 bytes"}
+    trace.info[GATEWAY_RECORD] = {LAST_REFUSED: "the request is larger than 100 bytes"}
 
 
 def _answerless(trace: AnyTrace) -> None:

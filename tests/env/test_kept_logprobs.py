@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception import GatewayConfig, kept_logprobs, role_interception
+from opencode_env.cli_agent.interception import GatewayConfig, answer_steps
+from opencode_env.cli_agent.serving import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from verifiers.v1 import SamplingConfig
@@ -15,7 +16,6 @@ from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.types import AssistantMessage
 
 from tests.gateway.calls import call_of
-from tests.gateway.open_gateway import OPEN
 from tests.rlm import episodes
 from tests.rlm.role_server import Rollout, role_server
 from tests.support.light_opencode import light_opencode_in_place
@@ -49,7 +49,7 @@ def said(message: AssistantMessage) -> str:
 def assert_aligned(trace: AnyTrace) -> None:
     """Each answer of the trace has its tokens, as many as its usage counts, and their logprobs."""
     calls = [call for call in trace.calls if call.node is not None]
-    kept: list[dict[str, Any]] = trace.info[kept_logprobs.RECORD]
+    kept: list[dict[str, Any]] = trace.info[answer_steps.LOGPROBS_RECORD]
     assert [entry["node"] for entry in kept] == [call.node for call in calls]
     for call, entry in zip(calls, kept, strict=True):
         message = trace.nodes[entry["node"]].message
@@ -87,7 +87,7 @@ async def test_a_seat_that_does_not_ask_keeps_nothing_also_where_the_other_does(
     sub = ScriptPolicy.of(Reply(text="Found it."))
     steps = [episodes.task("look there"), Reply(text="Done.")]
     played = await episodes.play(tmp_path, steps, sub, options={"sub": ASKS})
-    assert kept_logprobs.RECORD not in played.main.info
+    assert answer_steps.LOGPROBS_RECORD not in played.main.info
     assert_aligned(played.sub)
 
 
@@ -111,15 +111,15 @@ async def test_the_agent_is_not_told_them(stream: bool) -> None:
         assert_aligned(trace)
 
 
-@pytest.mark.parametrize("gateway", [None, OPEN], ids=["bounded", "open"])
-async def test_what_a_program_of_the_agent_asks_for_is_its_own(gateway: GatewayConfig | None) -> None:
+@pytest.mark.parametrize("filtered", [True, False])
+async def test_what_a_program_of_the_agent_asks_for_is_its_own(filtered: bool) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "a question"}], "logprobs": True}
-    async with role_server(gateway=gateway) as server, server.rollout() as rollout:
+    async with role_server(gateway=GatewayConfig(filter_requests=filtered)) as server, server.rollout() as rollout:
         answer = await rollout.post(json.dumps(body))
     assert answer.status == 200
-    assert ('"logprob"' in answer.body) is (gateway is OPEN)
+    assert ('"logprob"' in answer.body) is not filtered
     assert rollout.main.num_turns == 1
-    assert kept_logprobs.RECORD not in rollout.main.info
+    assert answer_steps.LOGPROBS_RECORD not in rollout.main.info
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ async def test_what_an_endpoint_reports_otherwise_is_none(reported: Any) -> None
         await rollout.ask("a question")
     call = call_of(asking(rollout).session)
     call.record = rollout.main.calls[0]
-    kept_logprobs.collect(call, {"choices": [{"logprobs": reported}]})
-    kept_logprobs.keep(call)
-    assert kept_logprobs.RECORD not in rollout.main.info
+    answer_steps.collect_logprobs(call, {"choices": [{"logprobs": reported}]})
+    answer_steps.keep_logprobs(call)
+    assert answer_steps.LOGPROBS_RECORD not in rollout.main.info
 
 
 @pytest.mark.parametrize(("usage", "sampled"), [({"completion_tokens": 3}, 3), (None, None)])
@@ -146,9 +146,9 @@ async def test_an_entry_says_how_many_tokens_were_sampled_where_a_stream_left_so
     record = rollout.main.calls[0]
     assert record.usage is not None
     call.record = record.model_copy(update={"usage": usage and record.usage.model_copy(update=usage)})
-    kept_logprobs.collect(call, {"choices": [{"logprobs": {"content": [{"token": "a", "logprob": -1.0}]}}]})
+    answer_steps.collect_logprobs(call, {"choices": [{"logprobs": {"content": [{"token": "a", "logprob": -1.0}]}}]})
     for _ in range(2):  # an endpoint is warned of once
-        kept_logprobs.keep(call)
-    assert [entry["completion_tokens"] for entry in rollout.main.info[kept_logprobs.RECORD]] == [sampled] * 2
+        answer_steps.keep_logprobs(call)
+    assert [entry["completion_tokens"] for entry in rollout.main.info[answer_steps.LOGPROBS_RECORD]] == [sampled] * 2
     told = [one.getMessage() for one in caplog.records if "logprobs of" in one.getMessage()]
     assert [("1 of" in one, "3 tokens" in one, "ask-streamed" in one) for one in told] == [(True,) * 3] * bool(sampled)

@@ -1,7 +1,7 @@
 """A stream that broke is a failed call, never a turn of the trace; OpenCode's are in `test_broken_delivery.py`."""
 
 import pytest
-from opencode_env.cli_agent.interception.steps.answer import require_whole
+from opencode_env.cli_agent.interception.answer_steps import require_whole
 from verifiers.v1.errors import ProviderError
 
 from tests.gateway.calls import call_of, session

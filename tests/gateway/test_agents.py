@@ -1,9 +1,11 @@
 """Attacks by an agent's own program, from inside the real sandbox, and by the agent itself: the light program."""
 
+import sys
 from collections.abc import Sequence
 
 import pytest
-from opencode_env.cli_agent.interception import GatewayConfig, role_interception
+from opencode_env.cli_agent.interception import GatewayConfig, limits
+from opencode_env.cli_agent.serving import role_interception
 from opencode_env.scripted_model import Reply
 from verifiers.v1.interception import InterceptionServerConfig
 
@@ -75,11 +77,13 @@ async def test_an_agent_whose_own_request_outgrows_the_bounds_is_scored() -> Non
     assert "larger than" in played.trace.info["gateway"]["last_refused"]
 
 
-async def test_programs_that_fill_the_trace_stop_a_rollout_that_is_scored() -> None:
+async def test_programs_that_fill_the_trace_stop_a_rollout_that_is_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     attack = "print(*(ask(chat(f'{n}' + 'x' * 3000000, 'say it')) for n in range(8)))"
     script = [runs(attack), *[Reply(text="done")] * 8]
-    # Without the digests, as before: the bound alone.
-    played = await attacked(script, GatewayConfig(max_trace=10_000_000, max_program_text=None))
+    # Without the digests: the bound alone.
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "MAX_PROGRAM_TEXT", sys.maxsize)
+        played = await attacked(script, GatewayConfig(max_trace=10_000_000))
     assert played.trace.ok, played.trace.errors
     assert (played.trace.stop_condition, played.scored) == ("max_trace", True)
     assert len(played.trace.model_dump_json()) < 15_000_000

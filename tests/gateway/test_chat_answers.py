@@ -10,8 +10,8 @@ import pytest_asyncio
 import verifiers.v1 as vf
 from aiohttp import web
 from opencode_env.cli_agent.interception import GatewayConfig
+from opencode_env.cli_agent.interception.answer_steps import NOT_AGAIN, in_one_event, with_sound_calls
 from opencode_env.cli_agent.interception.chat_answers import ESTIMATED
-from opencode_env.cli_agent.interception.steps.answer import NOT_AGAIN, in_one_event, with_sound_calls
 from verifiers.v1.dialects import ChatDialect
 from verifiers.v1.dialects.chat import ChatStreamParser
 from verifiers.v1.errors import ProviderError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.interception import GatewayConfig
+from opencode_env.cli_agent.interception import server
 from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
 
 from tests.rlm.role_server import role_server
@@ -18,7 +18,7 @@ from tests.support.programs import finished, own_variables
 RAISED = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-from opencode_env.cli_agent.interception.serving import raise_open_files
+from opencode_env.cli_agent.serving import raise_open_files
 raise_open_files()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
@@ -48,28 +48,34 @@ def test_the_soft_limit_of_open_files_becomes_the_hard_one(tmp_path: Path) -> No
     assert soft == hard != "256"
 
 
-async def test_a_connection_that_carries_nothing_ends_and_one_that_waits_for_its_answer_does_not() -> None:
-    async with role_server(gateway=GatewayConfig(idle_timeout=0.3)) as server, server.rollout() as rollout:
+async def test_a_connection_that_carries_nothing_ends_and_one_that_waits_for_its_answer_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "IDLE_SECONDS", 0.3)
+    async with role_server() as serving, serving.rollout() as rollout:
         host, port = rollout.url.removeprefix("http://").split(":")
         silent = await asyncio.open_connection(host, int(port))
         begun = await asyncio.open_connection(host, int(port))
         begun[1].write(b"POST /v1/chat/completions HTTP/1.1\r\n")
         call = asyncio.create_task(rollout.ask(json.dumps({"held": True})))
-        await server.model.wait_for_requests(1)
+        await serving.model.wait_for_requests(1)
         for reader, writer in (silent, begun):
             assert await reader.read() == b""
             writer.close()
         assert not call.done()
-        server.model.released.set()
+        serving.model.released.set()
         assert (await call).status == 200
 
 
 @pytest.mark.usefixtures("sandboxes")
-async def test_from_the_sandbox_held_connections_end_and_the_neighbours_calls_go_on() -> None:
+async def test_from_the_sandbox_held_connections_end_and_the_neighbours_calls_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "IDLE_SECONDS", 1)
     options = LocalSandboxConfig(max_connections=20, idle_timeout=1)
     async with (
-        role_server(gateway=GatewayConfig(idle_timeout=1)) as server,
-        server.rollout() as honest,
+        role_server() as serving,
+        serving.rollout() as honest,
         provision_confined(options, name="attacker") as box,
     ):
         assert isinstance(box, ConfinedRuntime)

@@ -10,8 +10,8 @@ import httpcore
 import httpx
 import pytest
 from aiohttp import web
-from opencode_env.cli_agent.interception import endpoint_http
-from opencode_env.cli_agent.interception.endpoint_http import Connections, EndpointHttp
+from opencode_env.cli_agent.interception import endpoint
+from opencode_env.cli_agent.interception.endpoint import Connections, EndpointHttp
 from verifiers.v1.clients import EvalClient, EvalClientConfig
 from verifiers.v1.dialects import DIALECTS
 
@@ -85,8 +85,8 @@ async def test_calls_use_as_many_connections_as_there_are_at_once_and_use_them_a
 
 def allow(monkeypatch: pytest.MonkeyPatch, connections: int, kept: int = 10) -> None:
     """Let there be so many."""
-    monkeypatch.setattr(endpoint_http, "CONNECTIONS", connections)
-    monkeypatch.setattr(endpoint_http, "KEPT_CONNECTIONS", kept)
+    monkeypatch.setattr(endpoint, "CONNECTIONS", connections)
+    monkeypatch.setattr(endpoint, "KEPT_CONNECTIONS", kept)
 
 
 async def test_calls_above_the_limit_wait_and_connections_above_the_kept_ones_are_closed(
@@ -171,7 +171,7 @@ async def test_a_call_that_is_cancelled_as_its_answer_ends_leaves_its_place(monk
     with pytest.raises(asyncio.CancelledError):
         await response.aclose()
     assert (len(connections._open), len(connections._free)) == (0, 0)
-    assert connections._places._value == endpoint_http.CONNECTIONS
+    assert connections._places._value == endpoint.CONNECTIONS
 
 
 async def test_a_call_that_fails_or_is_given_up_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,9 @@ from functools import partial
 
 import pytest
 from aiohttp import web
-from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, cpu_budget, own_calls
-from opencode_env.cli_agent.interception.call_slots import CallSlots
-from opencode_env.cli_agent.interception.cpu_budget import Memory
-from opencode_env.cli_agent.interception.refusals import error_answer
+from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, limits, own_calls
+from opencode_env.cli_agent.interception.gateway import error_answer
+from opencode_env.cli_agent.interception.limits import BodyMemory, CallSlots
 from opencode_env.cli_agent.rollout import rollout_of
 from rollout_sandbox.compat import AFTER_0_4_0
 from verifiers.v1.dialects import DIALECTS
@@ -117,7 +116,7 @@ FLOODS: dict[str, Callable[[Rollout], bytes]] = {
 async def test_who_sends_many_small_requests_for_nothing_waits_by_itself(
     kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_budget, "BURST_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "BURST_SECONDS", 0.2)
     over = asyncio.Event()
     async with role_server() as server, server.rollout() as attacker, server.rollout() as honest:
         began = time.monotonic()
@@ -131,7 +130,7 @@ async def test_who_sends_many_small_requests_for_nothing_waits_by_itself(
         for one in floods:
             one.cancel()
         counts = [one.result() for one in floods if one.done() and not one.cancelled() and one.exception() is None]
-        most = (0.2 + 0.1 * taken) / cpu_budget.SECONDS_PER_REFUSAL + 10 * len(floods)
+        most = (0.2 + 0.1 * taken) / limits.SECONDS_PER_REFUSAL + 10 * len(floods)
         assert 0 < sum(counts) <= most
         await asyncio.gather(*floods, return_exceptions=True)
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) < 60
@@ -151,7 +150,7 @@ async def test_what_is_no_http_and_who_leaves_fill_no_log(caplog: pytest.LogCapt
 
 
 async def test_who_gives_up_its_wait_for_memory_holds_up_nobody_behind_it() -> None:
-    memory, held = Memory(10), ExitStack()
+    memory, held = BodyMemory(10), ExitStack()
     await memory.hold(6, held)
     large, small = (asyncio.create_task(memory.hold(size, ExitStack())) for size in (8, 4))
     await until(lambda: len(memory._waiting) == 2)
@@ -176,7 +175,7 @@ async def test_a_place_that_is_given_to_a_call_as_it_is_cancelled_goes_to_the_ne
 
 
 async def test_who_leaves_the_queue_for_memory_or_a_place_leaves_nothing() -> None:
-    memory, gate = Memory(10), CallSlots(1, lambda active: True)
+    memory, gate = BodyMemory(10), CallSlots(1, lambda active: True)
 
     async def stays(wait: Callable[[ExitStack], Awaitable[object]]) -> None:
         with ExitStack() as until_end:

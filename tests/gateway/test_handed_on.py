@@ -1,17 +1,18 @@
 """What is read once in front of verifiers' server is what the server would have read."""
 
 import json
+import math
 from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.interception import GatewayConfig
-from opencode_env.cli_agent.interception.call import Call
-from opencode_env.cli_agent.interception.refusals import RequestRefused
+from opencode_env.cli_agent.interception import request_steps
+from opencode_env.cli_agent.interception.answer_steps import in_one_event
+from opencode_env.cli_agent.interception.gateway import Call, RequestRefused
+from opencode_env.cli_agent.interception.limits import TraceBytes
+from opencode_env.cli_agent.interception.request_steps import parse_body
 from opencode_env.cli_agent.interception.served_dialect import served
 from opencode_env.cli_agent.interception.server import MainSession
-from opencode_env.cli_agent.interception.steps.answer import in_one_event
-from opencode_env.cli_agent.interception.steps.body import parse_body
 from verifiers.v1.dialects import ChatDialect
 from verifiers.v1.types import Request, UserMessage
 
@@ -92,18 +93,21 @@ async def test_each_request_goes_on_with_its_own_body_and_its_own_answer() -> No
 
 @pytest.mark.parametrize("inside", [0, 99_990], ids=["outside of texts", "in texts"])
 @pytest.mark.parametrize("entries", [99_990, 100_010])
-async def test_values_are_counted_wherever_they_stand(entries: int, inside: int) -> None:
+async def test_values_are_counted_wherever_they_stand(
+    entries: int, inside: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_steps, "MAX_MESSAGES", entries)
     raw = json.dumps({"texts": ["[{," * 50] * (inside // 100), "messages": [1] * (entries - inside // 100)}).encode()
     if entries > 100_000:
         with pytest.raises(RequestRefused, match="more than 100000 JSON values"):
-            await parse_body(raw, GatewayConfig(max_messages=None))
+            await parse_body(raw)
     else:
-        assert (await parse_body(raw, GatewayConfig(max_messages=None)))[1] == json.loads(raw)
+        assert (await parse_body(raw))[1] == json.loads(raw)
 
 
 async def test_hooks_of_a_task_see_the_requests_of_main_calls_whenever_they_came() -> None:
     plain = session()
-    view = MainSession(plain)
+    view = MainSession(plain, TraceBytes(math.inf))
     request = Request(messages=[UserMessage(content="one")], tools=None)
     assert (await view.rewrite_request(request))[0] is request
 

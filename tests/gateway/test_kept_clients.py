@@ -40,7 +40,7 @@ def endpoint(number: int) -> EvalClientConfig:
 
 
 async def test_rollouts_of_one_endpoint_share_a_client_and_seats_do_not() -> None:
-    kept = KeptClients(mask_keys=False)
+    kept = KeptClients()
     first = kept.lend("main", endpoint(1))
     assert kept.lend("main", endpoint(1)) is first
     assert kept.lend("sub", endpoint(1)) is not first
@@ -51,7 +51,7 @@ async def test_rollouts_of_one_endpoint_share_a_client_and_seats_do_not() -> Non
 
 
 async def test_only_the_last_unused_ones_stay_open_and_none_is_closed_in_use() -> None:
-    kept = KeptClients(mask_keys=False)
+    kept = KeptClients()
     used: Client = kept.lend("main", endpoint(0))
     for number in range(1, 3 * MOST_IDLE):
         kept.lend("main", endpoint(number))

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
-from opencode_env.cli_agent.interception import RoleInterceptionServer
+from opencode_env.cli_agent.interception import GatewayConfig
+from opencode_env.cli_agent.serving import role_interception
 from opencode_env.scripted_model import Reply
 from verifiers.v1.harnesses.claude_code import ClaudeCodeHarnessConfig
 from verifiers.v1.harnesses.codex import CodexHarnessConfig
 from verifiers.v1.harnesses.hermes_agent import HermesAgentHarnessConfig
 from verifiers.v1.interception import InterceptionServerConfig
 
-from tests.gateway.open_gateway import OPEN
 from tests.rlm.role_server import SUB, Rollout, role_server
 from tests.support.broken_wire import broken_wire
 from tests.support.places import Confined
@@ -68,7 +68,7 @@ async def test_what_an_agents_program_adds_does_not_go_upstream(rollout: Rollout
 
 
 async def test_without_the_filter_all_of_it_goes_upstream() -> None:
-    async with role_server(gateway=OPEN) as server, server.rollout() as rollout:
+    async with role_server(gateway=GatewayConfig(filter_requests=False)) as server, server.rollout() as rollout:
         assert (await rollout.post(json.dumps({**ASKED, **ADDED}))).status == 200
         assert server.model.requests[0].body.keys() > ADDED.keys()
 
@@ -165,7 +165,7 @@ async def test_opencodes_own_requests_and_what_the_user_configured_go_upstream_a
         "provider": {"intercepted": {"models": {"org/some-model:v1": model}, "options": {"headers": {"X-Also": "so"}}}},
         "agent": {"build": {"temperature": 0.3, "options": {"provider": {"order": ["a"]}}, "seed_of_mine": 5}},
     }
-    served = RoleInterceptionServer(InterceptionServerConfig())
+    served = role_interception(InterceptionServerConfig())
     async with served as interception, broken_wire(interception.base_url, []) as wire:
         interception.base_url = wire.url
         script = [bash("echo hi"), Reply(text="done")]

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from opencode_env.agents.opencode.echo import JAVASCRIPT_SPACE, parse_json
-from opencode_env.cli_agent.interception.steps.answer import sound_arguments
+from opencode_env.cli_agent.interception.answer_steps import sound_arguments
 from opencode_env.scripted_model import Reply, ToolCall
 from verifiers.v1.types import AssistantMessage, Message, Messages, ToolMessage
 

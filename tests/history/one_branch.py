@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from opencode_env.cli_agent.interception.steps.answer import sound_arguments
+from opencode_env.cli_agent.interception.answer_steps import sound_arguments
 from opencode_env.scripted_model import Reply
 from verifiers.v1.types import AssistantMessage, UserMessage
 

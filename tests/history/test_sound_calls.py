@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception.steps.answer import MAX_DEPTH, sound_arguments, with_sound_calls
+from opencode_env.cli_agent.interception.answer_steps import MAX_DEPTH, sound_arguments, with_sound_calls
 from verifiers.v1.types import AssistantMessage, Response, ToolCall
 
 DEEPER = MAX_DEPTH + 1

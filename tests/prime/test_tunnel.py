@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from opencode_env.cli_agent.interception import GatewayConfig, tunnel
-from opencode_env.cli_agent.interception.server import RoleInterceptionServer
-from opencode_env.cli_agent.interception.serving import role_interception
+from opencode_env.cli_agent.interception import GatewayConfig, RoleInterceptionServer, tunnel
 from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.serving import role_interception, role_server
 from verifiers.v1.agent import AgentConfig, make_agent
 from verifiers.v1.clients import EvalClientConfig
 from verifiers.v1.errors import TunnelError
@@ -39,7 +38,7 @@ def session() -> RolloutSession:
 
 def server_behind(proxy: ReverseProxy, gateway: GatewayConfig = OFTEN) -> RoleInterceptionServer:
     config = InterceptionServerConfig(tunnel=proxy.tunnel)
-    return RoleInterceptionServer(config, requires_tunnel=True, gateway=gateway)
+    return role_server(config, requires_tunnel=True, gateway=gateway)
 
 
 @asynccontextmanager
@@ -126,7 +125,7 @@ async def test_a_url_that_this_machine_never_reached_is_not_called_dead() -> Non
 async def test_a_url_that_leads_to_something_else_is_dead() -> None:
     async with watched() as (_, proxy, found):
         other = InterceptionServerConfig()
-        async with RoleInterceptionServer(other) as unrelated:
+        async with role_server(other) as unrelated:
             proxy.target = unrelated.port
             assert "HTTP 401" in await asyncio.wait_for(asyncio.shield(found.lost), 60)
 
@@ -246,7 +245,7 @@ async def test_nobody_looks_where_that_is_switched_off_or_nobody_is_remote() -> 
     async with server_behind(proxy, GatewayConfig(probe=None)) as server:
         assert server.watched is None
         assert server.base_url == proxy.url
-    async with RoleInterceptionServer(InterceptionServerConfig(), gateway=OFTEN) as server:
+    async with role_server(InterceptionServerConfig(), gateway=OFTEN) as server:
         assert server.watched is None
         rollout = session()
         async with server.acquire(rollout):

@@ -21,9 +21,9 @@ from typing import Any
 
 from opencode_env.agents.opencode.echo import OpenCodeEcho
 from opencode_env.agents.opencode.harness import EVENTS_TAIL_BYTES, parse_log
+from opencode_env.cli_agent.interception import answer_steps as answers
 from opencode_env.cli_agent.interception.chat_answers import stream_parser
 from opencode_env.cli_agent.interception.masking import Masking
-from opencode_env.cli_agent.interception.steps import answer as answers
 from opencode_env.tool_backends import connection
 from opencode_openenv.guard import refusal
 from opencode_openenv.spec import RolloutSpec

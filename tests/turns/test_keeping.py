@@ -15,7 +15,7 @@ import pytest
 from opencode_env.agents.opencode.config import OpenCodeHarnessConfig
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
-from opencode_env.cli_agent.interception.steps.turn import keep_turn
+from opencode_env.cli_agent.interception.request_steps import keep_turn
 from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.traces import AGENT_RECORD
@@ -269,7 +269,7 @@ async def test_a_turn_is_kept_whole_of_the_agents_own_calls_alone_and_only_where
     trace: Any = SimpleNamespace(nodes=[], calls=[], tools=[], mm_token_type_id_map={}, info={}, id="t1", num_turns=0)
     trace.timing, trace.record_metrics = SimpleNamespace(agent=SimpleNamespace(start=0.0)), trace.info.update
     gateway: Any = SimpleNamespace(
-        beginnings=SimpleNamespace(first="ses_1"), echoes=SimpleNamespace(side_agents=()), histories=[None], side=None
+        fixed_prompts=SimpleNamespace(first="ses_1"), echoes=SimpleNamespace(side_agents=()), histories={}, side=None
     )
     gateway.main, gateway.turns, gateway.open = SimpleNamespace(trace=trace), turns, 1
     await turns.provide(box)  # type: ignore[arg-type]
@@ -277,7 +277,9 @@ async def test_a_turn_is_kept_whole_of_the_agents_own_calls_alone_and_only_where
 
     async def asked(turn: int, *, own: bool = True, text: str = "Go.") -> Any:
         trace.num_turns = turn - 1
-        call: Any = SimpleNamespace(gateway=gateway, sub=None, caller=SimpleNamespace(own=own), key=None, keeping=None)
+        call: Any = SimpleNamespace(
+            gateway=gateway, is_main=True, caller=SimpleNamespace(own=own), key=None, keeping=None
+        )
         call.conversation, call.body, call.answer_place = "ses_1", {"messages": [text]}, None
         keep_turn(call)
         if call.keeping is not None:

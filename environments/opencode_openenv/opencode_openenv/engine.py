@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from opencode_env.cli_agent.interception.kept_logprobs import RECORD
+from opencode_env.cli_agent.interception.answer_steps import LOGPROBS_RECORD
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.outcomes import Outcome
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
@@ -91,7 +91,9 @@ def turns_of(traces: Mapping[Role, AnyTrace]) -> list[RolloutTurn]:
     are not turns."""
     calls = [(call, role, trace) for role, trace in traces.items() for call in own_calls(trace)]
     calls.sort(key=lambda entry: entry[0].time.end)
-    reported = {role: {entry["node"]: entry for entry in trace.info.get(RECORD, ())} for role, trace in traces.items()}
+    reported = {
+        role: {entry["node"]: entry for entry in trace.info.get(LOGPROBS_RECORD, ())} for role, trace in traces.items()
+    }
     return [_turn(trace, number, role, call, reported[role]) for number, (call, role, trace) in enumerate(calls, 1)]
 
 

@@ -31,7 +31,7 @@ from verifiers.v1.runtimes import Runtime
 from verifiers.v1.trace import Error, ModelCall
 from verifiers.v1.types import Message
 
-from opencode_env.cli_agent.interception.gateway import LAST_REFUSED, RECORD
+from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, LAST_REFUSED
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel
 from opencode_env.cli_agent.outcome_rule import (
@@ -171,7 +171,7 @@ def _no_answer(run: EndedRun) -> RolloutError | None:
     if has_answered(run.trace):
         return _budget_below_prompt(run)
     last = run.calls[-1].error if run.calls else None
-    refused = run.trace.info.get(RECORD, {}).get(LAST_REFUSED)
+    refused = run.trace.info.get(GATEWAY_RECORD, {}).get(LAST_REFUSED)
     stop = run.trace.stop_condition
     if last is not None and is_refusal(last):
         return ProviderError(f"{NO_ANSWER}: {last.message}\n{_advice(last)}", status_code=last.status_code or 400)
@@ -222,7 +222,7 @@ def _silent(run: EndedRun) -> RolloutError | None:
 
 
 def _request_refused(run: EndedRun) -> bool:
-    refused = LAST_REFUSED in run.trace.info.get(RECORD, {})
+    refused = LAST_REFUSED in run.trace.info.get(GATEWAY_RECORD, {})
     return run.problem is not None and refused and bool(run.trace.calls[run.first_call :])
 
 

@@ -46,13 +46,14 @@ from opencode_env.cli_agent.containers import provision_container
 from opencode_env.cli_agent.evaluation import CapConfig, Evaluation, Probe, require_proxies
 from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
-from opencode_env.cli_agent.interception import GatewayConfig, serving_by_role
+from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.interception.training_client import require_trainable
 from opencode_env.cli_agent.local_runtime import provision_local
 from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.run_report import RunReport
+from opencode_env.cli_agent.serving import serving_by_role
 from opencode_env.cli_agent.traces import (
     AnyTrace,
     agent_record,

@@ -30,7 +30,7 @@ from verifiers.v1.episode import Episode
 from verifiers.v1.errors import EnvError
 from verifiers.v1.trace import Error, ModelCall
 
-from opencode_env.cli_agent.interception.endpoint_http import EndpointHttp
+from opencode_env.cli_agent.interception.endpoint import EndpointHttp
 from opencode_env.cli_agent.interception.window import ask_models, model_cards
 
 logger = logging.getLogger("verifiers.v1.opencode_env")

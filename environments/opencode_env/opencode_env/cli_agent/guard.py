@@ -39,7 +39,7 @@ from opencode_env.cli_agent.classification import (
     require_scorable,
 )
 from opencode_env.cli_agent.features import with_methods
-from opencode_env.cli_agent.interception.gateway import PARTIAL, RECORD, REPEATED
+from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, PARTIAL, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
 from opencode_env.cli_agent.outcome_rule import overflowed
@@ -287,7 +287,7 @@ class GuardedSession(HarnessSession):
 def agent_metrics(trace: AnyTrace, error: RolloutError | None, ended: Collection[Outcome] = ()) -> dict[str, float]:
     """The metrics of every agent, all present in every rollout: counts, and flags as 0 or 1. `error` is what broke the
     agent's run, `ended` are the outcomes of its runs."""
-    counts, record, gateway = tool_counts(trace), agent_record(trace), trace.info.get(RECORD, {})
+    counts, record, gateway = tool_counts(trace), agent_record(trace), trace.info.get(GATEWAY_RECORD, {})
     last = next(iter(trace.assistant_messages[-1:]), None)
     empty = last is not None and not (last.content or "").strip() and not last.tool_calls
     return {

@@ -90,7 +90,7 @@ class Rollout(Scoring):
     @property
     def first_conversation(self) -> str | None:
         """The conversation of the first call, where that bore the mark of the agent's own program."""
-        return None if self.gateway is None else self.gateway.beginnings.first
+        return None if self.gateway is None else self.gateway.fixed_prompts.first
 
     @property
     def continued(self) -> Continued | None:

@@ -2,7 +2,7 @@
 
 verifiers' own reading overwrites a tool's name that comes in pieces, drops a refusal, takes one of two reasoning texts
 where an agent takes the other, makes one call of several that have no index, and fails on a finish reason that is not
-OpenAI's, on an `id` that is null and the like. Invariant: what leaves here is in OpenAI's form, and agent and trace get
+OpenAI's, on an `id` that is null and the like. What leaves here is in OpenAI's form, and agent and trace get
 the same texts and calls; an answer that its endpoint broke off, or whose pieces do not say which call they are of, is a
 failed call.
 """
@@ -21,8 +21,8 @@ from verifiers.v1.dialects.chat import ChatStreamParser
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.types import Response
 
-from opencode_env.cli_agent.interception.call import Call
-from opencode_env.cli_agent.interception.restored import CALL_FIELDS
+from opencode_env.cli_agent.interception.gateway import Call
+from opencode_env.cli_agent.interception.history import CALL_FIELDS
 
 _REASONING = ("reasoning", "reasoning_content")
 """Names of the reasoning text, the one that verifiers prefers first."""
@@ -110,11 +110,7 @@ def _text_of(arguments: Any) -> str:
 
 
 def _spoken(call: Call, content: Sequence[Any]) -> dict[str, str]:
-    """The text and the reasoning of content that is a list of parts.
-
-    Raises:
-        ProviderError: a part is neither.
-    """
+    """The text and the reasoning of content that is a list of parts."""
     said: dict[str, str] = {"content": ""}
     for part in content:
         inner = {"type": "text", "text": part} if isinstance(part, str) else part
@@ -131,11 +127,7 @@ def _spoken(call: Call, content: Sequence[Any]) -> dict[str, str]:
 
 
 def _sound_head(call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The `id`, `created` and `model` of an answer, as texts and whole seconds; agents fail on others.
-
-    Raises:
-        ProviderError: `created` is a text.
-    """
+    """The `id`, `created` and `model` of an answer, as texts and whole seconds; agents fail on others."""
     created = given.get("created")
     if created is None:
         created = int(time.time())
@@ -157,11 +149,7 @@ _BYTES_PER_TOKEN = 4
 
 
 def _sound_usage(call: Call, usage: Any, said: Mapping[str, Any]) -> dict[str, Any]:
-    """The usage of an answer with all three counts; what is missing is estimated. Changes `estimated`.
-
-    Raises:
-        ProviderError: what stands there is no number.
-    """
+    """The usage of an answer with all three counts; what is missing is estimated. Changes `estimated`."""
     given = {} if usage is None else usage
     details = [(given.get(name) or {}, count) for name, count in _DETAILS] if isinstance(given, dict) else []
     if not isinstance(given, dict) or not all(isinstance(one, dict) for one, _ in details):
@@ -184,7 +172,6 @@ def _sound_usage(call: Call, usage: Any, said: Mapping[str, Any]) -> dict[str, A
 
 
 def _estimated(call: Call, text: Any) -> int:
-    """About how many tokens something is."""
     call.estimated = True
     return math.ceil(len(to_json(text)) / _BYTES_PER_TOKEN)
 
@@ -225,15 +212,13 @@ def _normalize_end(call: Call, choice: dict[str, Any], calls: bool) -> None:
 
 
 def stream_parser(call: Call) -> StreamParser:
-    """A parser of an answer to a call that comes in pieces."""
+    """A parser of the stream that answers a call."""
     functions = [tool.get("function") for tool in call.body.get("tools") or ()]
     return _Parser(call, {one.get("name") for one in functions if isinstance(one, dict)})
 
 
 @dataclass
 class _StreamedCall:
-    """One call of a stream, as far as it has come."""
-
     index: Any
     """That of its pieces; None: they have none."""
     identity: str = ""
@@ -246,7 +231,6 @@ class _StreamedCall:
     further: dict[str, Any] = field(default_factory=dict)
 
     def take(self, piece: Mapping[str, Any]) -> None:
-        """Take up what a piece says of it."""
         self.identity = piece.get("id") or self.identity
         self.kind = _kind(piece) or self.kind
         native = _native(piece)
@@ -364,11 +348,7 @@ class _Parser(ChatStreamParser):
         return True
 
     def _call_of(self, piece: dict[str, Any]) -> _StreamedCall:
-        """The call that a piece is of, which may be a new one.
-
-        Raises:
-            ProviderError: it does not say.
-        """
+        """The call that a piece is of, which may be a new one."""
         native = _native(piece)
         index, identity, name = piece.get("index"), piece.get("id") or "", native.get("name") or ""
         if index is not None and not _is_number(index):

@@ -1,12 +1,7 @@
 """Which conversation of a rollout each model call belongs to, kept beside the trace's graph: which nodes are a
-conversation's own, which answers were asked for again, and where a conversation forks.
+conversation's own, which answers were asked for again, where a conversation forks, and with what it began.
 
-verifiers tells conversations apart by their texts alone, so that two of the same texts flow into one. Invariant: a node
-is of a conversation when one of its answers stands on it or behind it; what the trace began with is every
-conversation's own; of several answers with one text a conversation goes on behind its own.
-
-A trace's forks are its branches beyond one for each conversation. Invariant: a conversation that only grows has none.
-What calls without a conversation of their own are (those of the agent's programs) are conversations of one call each.
+verifiers tells conversations apart by their texts alone, so that two of the same texts flow into one.
 """
 
 import json
@@ -18,70 +13,73 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
+from pydantic_core import from_json, to_json
 from verifiers.v1.graph import MessageNode, message_hash
 from verifiers.v1.trace import Trace
-from verifiers.v1.types import AssistantMessage, Message, ToolMessage
+from verifiers.v1.types import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+)
 
 from opencode_env.cli_agent.traces import lineage
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
-RECORD = "history"
-"""Key in a trace's `info` with the number of forks and the first of them; absent when there are none."""
-
-_BEFORE, _BEHIND = 20, 60
-"""Characters that are shown around a difference."""
-
-Asked = tuple[str | None, bytes]
-"""A request by its conversation (None: it does not say) and the identity of its body."""
+RequestKey = tuple[str | None, bytes]
+"""What a request is known by: its conversation (None: it does not say) and the identity of its body."""
 
 
-class AskedRequests:
-    """The requests of one session."""
+class AnsweredRequests:
+    """The requests of one session that have an answer or wait for one, and the nodes of each conversation.
+
+    A node is of a conversation when one of its answers stands on it or behind it; what the trace began with is every
+    conversation's own.
+    """
 
     def __init__(self, nodes: Sequence[MessageNode]) -> None:
         self._nodes = nodes
         self._seeded = len(nodes)
         self._own: dict[str | None, set[int]] = {}
         """By conversation, the nodes of its requests and answers."""
-        self._requests: dict[int, Asked] = {}
+        self._requests: dict[int, RequestKey] = {}
         """By node of an answer, the request that it was given to."""
-        self._answered: set[Asked] = set()
-        self._times: dict[Asked, int] = {}
-        """How often a request came that has an answer, or waits for one."""
+        self._answered: set[RequestKey] = set()
+        self._times: dict[RequestKey, int] = {}
+        """How often a request came."""
         self.ends: dict[int, dict[str, Any]] = {}
         """By node, the assistant messages with which requests ended, as a chat endpoint got them."""
 
     @contextmanager
-    def serving(self, asked: Asked) -> Iterator[None]:
+    def serving(self, key: RequestKey) -> Iterator[None]:
         """Serve a request; of one that gets no answer nothing is kept."""
-        self._times[asked] = self._times.get(asked, 0) + 1
+        self._times[key] = self._times.get(key, 0) + 1
         try:
             yield
         finally:
-            if asked not in self._answered:
-                self._times[asked] -= 1
-                if not self._times[asked]:
-                    del self._times[asked]
+            if key not in self._answered:
+                self._times[key] -= 1
+                if not self._times[key]:
+                    del self._times[key]
 
-    def committed(self, node: int, asked: Asked, end: dict[str, Any]) -> None:
+    def committed(self, node: int, key: RequestKey, end: dict[str, Any]) -> None:
         """Take up a new answer to a request that ended with this message, as a chat endpoint got it."""
         parent = self._nodes[node].parent
-        self._requests[node] = asked
-        self._answered.add(asked)
+        self._requests[node] = key
+        self._answered.add(key)
         if parent is not None and end.get("role") == "assistant":
             self.ends[parent] = end
-        own = self._own.setdefault(asked[0], set())
+        own = self._own.setdefault(key[0], set())
         own.update([*takewhile(lambda here: here not in own, lineage(self._nodes, node))])
 
     def is_own(self, node: int, conversation: str | None) -> bool:
-        """Whether a node is of a conversation: the nodes that the trace began with are of all."""
+        """Whether a node is of a conversation."""
         return node < self._seeded or node in self._own.get(conversation, ())
 
     def again(self, node: int) -> bool:
         """Whether the request that an answer was given to came more than once."""
-        asked = self._requests.get(node)
-        return asked is not None and self._times[asked] > 1
+        key = self._requests.get(node)
+        return key is not None and self._times[key] > 1
 
 
 NodeKey = tuple[int | None, str | None, str]
@@ -124,12 +122,20 @@ class OwnNodes(dict[NodeKey, int]):
         return own if message_hash(self._nodes[own].message) == key[2] else found
 
 
+HISTORY_RECORD = "history"
+"""Key in a trace's `info` with the number of forks and the first of them; absent when there are none."""
+
+_BEFORE, _BEHIND = 20, 60
+"""Characters that are shown around a difference."""
+
+
 def history_forks(trace: Trace[Any, Any, Any]) -> float:
-    return float(trace.info.get(RECORD, {}).get("forks", 0))
+    return float(trace.info.get(HISTORY_RECORD, {}).get("forks", 0))
 
 
 class Forks:
-    """Notices the forks of one trace as its answers are committed."""
+    """Notices the forks of one trace as its answers are committed: its branches beyond one for each conversation. A
+    conversation that only grows has none, nor have calls of the agent's programs, which name no conversation."""
 
     def __init__(self, trace: Trace[Any, Any, Any]) -> None:
         self._trace = trace
@@ -155,7 +161,7 @@ class Forks:
         return leaves[-1] if leaves else None
 
     def _note(self, conversation: str, old: int, new: int) -> None:
-        record = self._trace.info.setdefault(RECORD, {"forks": 0, "first": []})
+        record = self._trace.info.setdefault(HISTORY_RECORD, {"forks": 0, "first": []})
         record["forks"] += 1
         if len(record["first"]) >= 10:
             return
@@ -196,7 +202,7 @@ def _how(before: MessageNode | None, after: MessageNode | None) -> str:
     if isinstance(was, ToolMessage) and isinstance(now, ToolMessage) and was.tool_call_id != now.tool_call_id:
         return f"the result belongs to call {now.tool_call_id!r}, not to {was.tool_call_id!r}"
     parts = zip(_parts(was).items(), _parts(now).values(), strict=True)
-    different = (f"{name}: {_texts(old, new)}" for (name, old), new in parts if old != new)
+    different = (f"{name}: {_texts_where_they_differ(old, new)}" for (name, old), new in parts if old != new)
     return next(different, "the same text was given other tokens")
 
 
@@ -209,8 +215,46 @@ def _parts(message: Message) -> dict[str, str]:
     return {**texts, "tool_calls": json.dumps(calls)}
 
 
-def _texts(old: str, new: str) -> str:
-    """Both texts around the first place where they differ."""
+def _texts_where_they_differ(old: str, new: str) -> str:
     start = max(0, _shared(old, new) - _BEFORE)
     shown = [repr(text[start : start + _BEFORE + _BEHIND]) for text in (old, new)]
     return f"{shown[1]} stands where {shown[0]} stood (from character {start})"
+
+
+_CONVERSATIONS = 100
+
+
+class FixedPrompts:
+    """Holds one rollout's conversations to the system messages and the tools that they began with, whatever the agent
+    made of the files that its own program reads, in this run of it or for a later one. Calls without the program's mark
+    neither set a beginning nor are held to one; `side_agents` have a prompt and tools of their own in any."""
+
+    def __init__(self, side_agents: frozenset[str]) -> None:
+        self._side_agents = side_agents
+        self.first: str | None = None
+        """The conversation of the first marked call, which comes before any program of the agent can run."""
+        self._known: dict[str, dict[str, tuple[bytes, bytes]]] = {}
+        """By conversation and agent the system messages and the tools, as JSON."""
+
+    def hold(self, body: dict[str, Any], conversation: str, agent: str) -> bool:
+        """Give the body of a chat request that bears the own program's mark, in place, what the conversation that it
+        names began with, where that `agent` of the program's speaks; returns whether it had others."""
+        self.first = self.first or conversation
+        if conversation not in self._known and len(self._known) >= _CONVERSATIONS:
+            return False
+        begun, found = self._known.setdefault(conversation, {}), (to_json(_system(body)), to_json(body.get("tools")))
+        if agent not in begun and agent not in self._side_agents:
+            agent = next((name for name in begun if name not in self._side_agents), agent)
+        kept = begun.setdefault(agent, found)
+        if kept == found:
+            return False
+        body["messages"][: len(_system(body))] = from_json(kept[0])
+        tools = from_json(kept[1])
+        body.pop("tools", None)
+        if tools is not None:
+            body["tools"] = tools
+        return True
+
+
+def _system(body: Mapping[str, Any]) -> list[Any]:
+    return list(takewhile(lambda message: message.get("role") == "system", body["messages"]))

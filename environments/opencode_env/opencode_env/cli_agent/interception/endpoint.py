@@ -1,53 +1,56 @@
-"""The model endpoint of a call: one client that takes a call through its steps there, and the clients of a server.
-
-Invariant: no client is closed under a rollout, and of those that none uses only the last few are kept, so that a server
-whose callers bring endpoints and keys of their own does not grow with them.
-"""
+"""The model endpoint of a call: one client that takes a call through its steps there, the clients of a server, and
+verifiers' HTTP client with less work for each call (`EndpointHttp`; kept until that client does it itself)."""
 
 import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from ssl import SSLContext
 from typing import Any
 
 import httpx
 from openai import AsyncOpenAI
 from rollout_sandbox.surrogates import may_hold_surrogate, whole_json
 from verifiers.v1 import SamplingConfig
-from verifiers.v1.clients import BaseClientConfig, Client, TrainClientConfig
+from verifiers.v1.clients import (
+    BaseClientConfig,
+    Client,
+    EvalClient,
+    EvalClientConfig,
+    TrainClientConfig,
+    resolve_client,
+)
 from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.dialects import Dialect
-from verifiers.v1.errors import ProviderError, RolloutError
+from verifiers.v1.errors import ProviderError, RolloutError, model_error
 from verifiers.v1.graph import PendingTurn
 from verifiers.v1.types import Response
 
-from opencode_env.cli_agent.interception import kept_logprobs, path
-from opencode_env.cli_agent.interception.call import Call
-from opencode_env.cli_agent.interception.endpoint_http import is_framed, look_for_wait
+from opencode_env.cli_agent.interception import path
+from opencode_env.cli_agent.interception.answer_steps import WAITING, NoJsonError, take_logprobs
+from opencode_env.cli_agent.interception.gateway import Call
 from opencode_env.cli_agent.interception.masking import Masking, keys_of
 from opencode_env.cli_agent.interception.served_dialect import call_of
-from opencode_env.cli_agent.interception.training_client import model_client
+from opencode_env.cli_agent.interception.training_client import with_lenient_renderer
 from opencode_env.cli_agent.interception.window import AnswerLimits
-
-MOST_IDLE = 16
-"""Unused clients that keep their connections."""
 
 
 class EndpointClient(Client):
-    """Asks one endpoint, whose keys may be masked in its answers, by the steps of a call."""
+    """Asks one endpoint, whose keys are masked in its answers, by the steps of a call."""
 
-    def __init__(self, config: BaseClientConfig, mask_keys: bool) -> None:
+    def __init__(self, config: BaseClientConfig) -> None:
         self.trains = isinstance(config, TrainClientConfig)
-        keys = keys_of(config) if mask_keys else frozenset[str]()
+        keys = keys_of(config)
         self.masking = Masking(keys) if keys else None
         self._inner = model_client(config)
         self._limits = AnswerLimits(config)
         http = getattr(self._inner, "client", None)
         if isinstance(http, httpx.AsyncClient):
-            http.event_hooks = {"response": [look_for_wait, _make_whole]}
+            http.event_hooks = {"response": [_keep_refusal, _make_whole]}
         elif isinstance(http, AsyncOpenAI):
             http._client.event_hooks = {"response": [_name_tokens]}  # there is no public way
 
@@ -116,7 +119,7 @@ class EndpointClient(Client):
         """The events of an answer that was asked for at once. Changes `framed` and `logprobs`."""
         whole = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
         response = await self._inner.get_response(call.reading, whole, SamplingConfig(), session_id, None, headers)
-        kept_logprobs.take_from_answer(call, response)  # they have no place in the events
+        take_logprobs(call, response)  # they have no place in the events
         call.framed = True
         return call.dialect.stream_events(response.raw or {})
 
@@ -219,11 +222,15 @@ async def _name_tokens(response: httpx.Response) -> None:
         response._content = _TOKEN_ID.sub(rb'"token":"token_id:\1"', response.content)
 
 
-class KeptClients:
-    """The clients of one server."""
+MOST_IDLE = 16
+"""Unused clients that keep their connections."""
 
-    def __init__(self, mask_keys: bool) -> None:
-        self._mask_keys = mask_keys
+
+class KeptClients:
+    """The clients of one server. None is closed under a rollout, and of those that none uses only the last few are
+    kept, so that a server whose callers bring endpoints and keys of their own does not grow with them."""
+
+    def __init__(self) -> None:
         self._made: dict[tuple[str, str], EndpointClient] = {}
         self._uses: Counter[tuple[str, str]] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
@@ -233,7 +240,7 @@ class KeptClients:
         key = (seat, config.model_dump_json())
         self._uses[key] += 1
         if key not in self._made:
-            self._made[key] = EndpointClient(config, self._mask_keys)
+            self._made[key] = EndpointClient(config)
         return self._made[key]
 
     def give_back(self, seat: str, config: BaseClientConfig) -> None:
@@ -255,3 +262,150 @@ class KeptClients:
     async def close(self) -> None:
         left, self._made = list(self._made.values()), {}
         await asyncio.gather(*self._closing, *(client.close() for client in left), return_exceptions=True)
+
+
+def model_client(config: BaseClientConfig) -> Client:
+    """The client of a configuration; one that trains reads malformed calls."""
+    if isinstance(config, EvalClientConfig):
+        return EndpointHttp(config)
+    return resolve_client(with_lenient_renderer(config) if isinstance(config, TrainClientConfig) else config)
+
+
+class EndpointHttp(EvalClient):
+    """verifiers' client of a chat endpoint, which makes headers and URLs once for each rollout, not for each call. What
+    goes upstream is what verifiers' own client sends."""
+
+    def __init__(self, config: BaseClientConfig) -> None:
+        super().__init__(config)
+        url = httpx.URL(config.base_url)
+        if url.query:  # such as ?api-version=…: it belongs behind every path
+            self.base_url, self.client.params = str(url.copy_with(query=None)), url.params
+        # Proxies of the environment stay; there is no public way to keep them.
+        self.client._transport = Connections()
+        self._url: Callable[[str], Any] = lru_cache(httpx.URL)
+        self._made: dict[tuple[object, ...], httpx.Headers] = {}
+
+    def _headers(
+        self, dialect: Dialect[Any], incoming: Mapping[str, str] | None, session_id: str | None
+    ) -> httpx.Headers:
+        given = [pair for pair in (incoming or {}).items() if pair[0].lower() != "content-length"]  # never sent on
+        key = (type(dialect), session_id, *given)
+        if key not in self._made:
+            if len(self._made) >= 1000:
+                self._made.clear()
+            self._made[key] = super()._headers(dialect, incoming, session_id)
+        return self._made[key].copy()
+
+    async def _request(self, url: Any, *args: Any, **options: Any) -> httpx.Response:
+        try:
+            response = await super()._request(self._url(url), *args, **options)
+        except _Refused as refused:
+            status = refused.response.status_code
+            told = f"upstream {status}: {refused.response.text}"
+            raise model_error(told, status_code=status) from refused
+        if not options.get("stream") and response.content.lstrip()[:1] not in (b"{", b"["):
+            raise NoJsonError(response)
+        return response
+
+
+class _Refused(Exception):
+    """An endpoint does not take a call now; its response, read, may say when it does."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__()
+        self.response = response
+
+
+async def _keep_refusal(response: httpx.Response) -> None:
+    """Keep a refusal whole that may say when to ask again: verifiers keeps its text only."""
+    if response.status_code in WAITING:
+        await response.aread()
+        raise _Refused(response)
+
+
+def is_framed(reply: RelayReply) -> bool:
+    """Whether the end of a reply that was read without an error is that of its answer: a body that ends with its
+    connection may have been cut."""
+    response = getattr(reply.close, "__self__", None)  # verifiers hands on no more of it
+    headers = response.headers if isinstance(response, httpx.Response) else {}
+    return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "")
+
+
+CONNECTIONS = 1000
+"""At once, which is verifiers' limit; beyond it a call waits for the first connection that gets free."""
+
+KEPT_CONNECTIONS = 100
+"""Without a request, that stay open."""
+
+
+class Connections(httpx.AsyncBaseTransport):
+    """Sends each request through a connection of its own, one that is free if there is one.
+
+    httpcore looks several times at every connection of a pool for each request, so that with hundreds of calls at once
+    one pool takes more of the serving thread than all the rest of a call: here each connection is a pool of its own. It
+    can also lose a connection whose request is cancelled as it begins: that counts for ever and serves nobody. So no
+    request waits for a connection that another has, and the connection of one that was cancelled is closed.
+    """
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(CONNECTIONS)
+        self._open: set[httpx.AsyncHTTPTransport] = set()
+        self._free: list[httpx.AsyncHTTPTransport] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request; it has its connection until its response is closed."""
+        await self._places.acquire()
+        connection = self._free.pop() if self._free else self._another()
+        try:
+            response = await connection.handle_async_request(request)
+        except BaseException as error:
+            await self._release(connection, error)
+            raise
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        response.stream = _Stream(response.stream, partial(self._release, connection))
+        return response
+
+    async def aclose(self) -> None:
+        while self._open:
+            await self._open.pop().aclose()
+
+    def _another(self) -> httpx.AsyncHTTPTransport:
+        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
+        connection = httpx.AsyncHTTPTransport(verify=_tls(), limits=limits)
+        self._open.add(connection)
+        return connection
+
+    async def _release(self, connection: httpx.AsyncHTTPTransport, error: BaseException | None) -> None:
+        try:
+            if not isinstance(error, asyncio.CancelledError) and len(self._free) < KEPT_CONNECTIONS:
+                self._free.append(connection)
+            else:
+                self._open.discard(connection)
+                await connection.aclose()
+        finally:
+            self._places.release()
+
+
+@dataclass(frozen=True)
+class _Stream(httpx.AsyncByteStream):
+    """A response's body, and what is done when it is closed, with the error of closing it."""
+
+    body: httpx.AsyncByteStream
+    release: Callable[[BaseException | None], Awaitable[None]]
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self.body.__aiter__()
+
+    async def aclose(self) -> None:
+        try:
+            await self.body.aclose()
+        except BaseException as error:
+            await self.release(error)
+            raise
+        await self.release(None)
+
+
+@cache
+def _tls() -> SSLContext:
+    """How certificates are checked, as httpx does; reading them takes a moment."""
+    return httpx.create_ssl_context()

@@ -1,34 +1,39 @@
-"""One rollout's gateway to the model: its sessions on a server, its bounds, and what its requests have come to.
+"""One rollout's gateway to the model, and one call through it: the state that all steps of `path.py` share.
 
-Invariant: a request that is refused here was never a model call. It is counted on the trace, it costs the rollout
-nothing but time, and it makes no error of it.
+A request that is refused here was never a model call: it is counted on the trace, costs the rollout nothing but time,
+and makes no error of it.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from aiohttp import web
+from pydantic import Field, FiniteFloat
+from pydantic_config import BaseConfig
+from rollout_sandbox.compat import error_body
+from verifiers.v1.dialects import Dialect
 from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import ModelCall
-from verifiers.v1.types import Tool
+from verifiers.v1.types import Response, Tool
 
-from opencode_env.cli_agent.interception.beginnings import Beginnings
-from opencode_env.cli_agent.interception.call_slots import MainCalls
-from opencode_env.cli_agent.interception.config import GatewayConfig
-from opencode_env.cli_agent.interception.cpu_budget import CpuBudget, Memory, TraceBytes
-from opencode_env.cli_agent.interception.history import History
-from opencode_env.cli_agent.interception.own_calls import AgentProgram, ProgramLoad
-from opencode_env.cli_agent.interception.refusals import RequestRefused
+from opencode_env.cli_agent.interception.conversations import FixedPrompts, RequestKey
+from opencode_env.cli_agent.interception.history import History, MessageKey
+from opencode_env.cli_agent.interception.limits import BodyMemory, CpuBudget, MainCalls, TraceBytes
+from opencode_env.cli_agent.interception.masking import Masking
+from opencode_env.cli_agent.interception.own_calls import AgentProgram, Caller, ProgramLoad
 from opencode_env.cli_agent.interception.request_rules import ModelRequests, echo_rules, model_requests
-from opencode_env.cli_agent.interception.restored import Said
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
+from opencode_env.cli_agent.interception.tunnel import OpenTunnel
 from opencode_env.cli_agent.traces import AnyTrace
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
-RECORD = "gateway"
+GATEWAY_RECORD = "gateway"
 """Key in the main trace's `info` with what was refused and left out, by reason; absent when nothing was."""
 
 LAST_REFUSED = "last_refused"
@@ -41,8 +46,63 @@ _BODIES_HELD = 4
 """Largest bodies that one rollout may have in memory at once."""
 
 
+class GatewayConfig(BaseConfig):
+    """What one rollout may ask of the path to the model: bounds far above what an agent's own calls amount to."""
+
+    max_body: int = Field(32 * 1024 * 1024, ge=1)
+    """Bytes of one request, unpacked; more is answered 413."""
+    max_parallel_calls: int = Field(16, ge=1)
+    """Main calls that one rollout has at the model at once; more wait in the order in which they came. Every call
+    reserves its share of a turn limit and a token budget before it is served, so a limit of the seat holds for parallel
+    calls too."""
+    max_trace: int = Field(256 * 1024 * 1024, ge=1)
+    """Bytes that the calls of one rollout may leave on its traces; when they have, it is stopped (`max_trace`) and
+    scored. Sub calls count, and are refused then."""
+    answer_after: FiniteFloat = Field(15.0, gt=0)
+    """Seconds after which a streamed call from a remote sandbox whose model still thinks is answered with a comment
+    line, and with another every 3 s, so that no proxy takes its connection for idle. Until then a failure keeps its
+    HTTP status. A call that is not streamed cannot be kept alive; the agents here make none. One value for
+    all environments of a process, the last that started; local sandboxes keep verifiers' own, 60 s."""
+    probe: FiniteFloat | None = Field(5.0, gt=0)
+    """Seconds between two health checks that a server makes of itself through its tunnel or own URL. A tunnel that is
+    dead is found by them: its rollouts end with a `TunnelError`, and new ones get a new one. None makes none."""
+    filter_requests: bool = True
+    """Let through only the harness's own wire formats, request keys and headers, and no address that the endpoint would
+    fetch."""
+    ask_streamed: bool = True
+    """Ask a chat endpoint for a stream where the agent asks for one. False asks for the whole answer at once, for an
+    endpoint that does not stream, or whose streams lack log-probabilities; the agent gets a stream either way."""
+
+
+class RequestRefused(ValueError):
+    """A request that a provider would not take either; it was never a model call. The message is for the caller."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Answered(Exception):
+    """A step has answered a call, which goes no further."""
+
+    def __init__(self, response: web.Response) -> None:
+        super().__init__()
+        self.response = response
+
+
+def error_answer(dialect: Dialect[Any], message: str, status: int) -> web.Response:
+    """An error as the format's providers answer it."""
+    body = error_body(dialect, message, status)
+    if "type" not in body:
+        body["error"] |= {"param": None, "code": None}  # as OpenAI's
+    return web.json_response(body, status=status)
+
+
 class KeepsTurns(Protocol):
     """What keeps a rollout's turns, and continues one (see `opencode_env.cli_agent.turns`)."""
+
+    def registered(self, gateway: Any) -> None:
+        """Take up the gateway of the rollout."""
 
     def asked(self, call: Any) -> None:
         """Take up a main call of the agent's own program, about to be served."""
@@ -55,8 +115,11 @@ class KeepsTurns(Protocol):
 
 
 class Gateway:
-    """Holds one rollout's bounds, and what they have been told. The agent has the `secret`, the key of the session that
-    serves its main calls; `sub_bearer`, that of its sub calls (`side`, if it has any), never leaves this process."""
+    """Holds one rollout's bounds, and what its requests have come to.
+
+    The agent has the `secret`, the key of the session that serves its main calls; `sub_bearer`, that of its sub calls
+    (`side`, if it has any), never leaves this process.
+    """
 
     def __init__(
         self,
@@ -78,14 +141,14 @@ class Gateway:
         self.rules: ModelRequests = model_requests(harness)
         self.echoes = echo_rules(harness)
         """How the rollout's agent sends its history back, if it says so."""
-        self.histories = [
-            None if self.echoes is None else History(one, self.echoes, self._note_partial)
-            for one in (session, *(() if side is None else (side.session,)))
-        ]
-        """Of the main and the sub session."""
-        self.cpu = CpuBudget(config.max_share)
-        self.memory = Memory(None if config.max_body is None else _BODIES_HELD * config.max_body)
-        self.left = TraceBytes(config.max_trace, config.max_program_text)
+        self.histories: dict[bool, History] = {}
+        """Of the main (True) and the sub session, if the agent says so."""
+        if self.echoes is not None:
+            sessions = {True: session} if side is None else {True: session, False: side.session}
+            self.histories = {main: History(one, self.echoes) for main, one in sessions.items()}
+        self.cpu = CpuBudget()
+        self.memory = BodyMemory(_BODIES_HELD * config.max_body)
+        self.left = TraceBytes(config.max_trace)
         """What the rollout's calls have left on its traces."""
         self.offered: dict[bool, tuple[dict[str, Any], list[Tool] | None]] = {}
         """The tools of the newest main (True) and sub call, as they came and typed."""
@@ -101,8 +164,8 @@ class Gateway:
         self.waits: dict[int, float] = {}
         """Of refused calls, the seconds after which the endpoint wanted to be asked again, by that position."""
         self.turns: KeepsTurns | None = None
-        self._partial: set[Said] = set()
-        self.beginnings = Beginnings(frozenset() if self.echoes is None else self.echoes.side_agents)
+        self.fixed_prompts = FixedPrompts(frozenset() if self.echoes is None else self.echoes.side_agents)
+        self._partial: set[MessageKey] = set()
 
     def refuse(self, error: RequestRefused) -> None:
         """Count a refused request, which is paid for."""
@@ -113,9 +176,9 @@ class Gateway:
         """Note on the trace what came of the newest main request, as long as it was refused."""
         info = self.main.trace.info
         if error is not None and not self.main.released:
-            info.setdefault(RECORD, {})[LAST_REFUSED] = str(error)[:200]
-        elif RECORD in info:
-            info[RECORD].pop(LAST_REFUSED, None)
+            info.setdefault(GATEWAY_RECORD, {})[LAST_REFUSED] = str(error)[:200]
+        elif GATEWAY_RECORD in info:
+            info[GATEWAY_RECORD].pop(LAST_REFUSED, None)
 
     def step_keys(self, calls: Sequence[ModelCall]) -> Sequence[str | None]:
         """For each recorded call the key by which all sends of one call are known; None where it bore none."""
@@ -129,17 +192,17 @@ class Gateway:
         positions = {id(call): position for position, call in enumerate(self.main.trace.calls)}
         return [positions.get(id(call), -1) for call in calls]
 
-    def _note_partial(self, answers: list[Said]) -> None:
-        """Count what was dropped from a request's history, each once, however often it is sent back."""
-        if len(self._partial) < 1000 and not self.main.released:
+    def note_partial(self, answers: list[MessageKey]) -> None:
+        """Count the partial answers that were dropped from a request's history, each once."""
+        if answers and len(self._partial) < 1000 and not self.main.released:
             self._partial.update(answers)
-            self.main.trace.info.setdefault(RECORD, {})[PARTIAL] = len(self._partial)
+            self.main.trace.info.setdefault(GATEWAY_RECORD, {})[PARTIAL] = len(self._partial)
 
     def note(self, kind: str, reasons: list[str]) -> None:
         """Count on the trace why something of a request was refused, dropped or not known."""
         if self.main.released:
             return
-        counts: dict[str, int] = self.main.trace.info.setdefault(RECORD, {}).setdefault(kind, {})
+        counts: dict[str, int] = self.main.trace.info.setdefault(GATEWAY_RECORD, {}).setdefault(kind, {})
         for reason in reasons:
             name = reason[:200]
             if name not in counts and len(counts) >= 20:
@@ -147,3 +210,120 @@ class Gateway:
             if name not in counts:
                 logger.warning("%s of a model request: id=%s %s", kind, self.main.trace.id, name)
             counts[name] = counts.get(name, 0) + 1
+
+
+class ServedRollout(Protocol):
+    """The state of a rollout as its server finds and changes it (`opencode_env.cli_agent.rollout`)."""
+
+    program: AgentProgram
+    gateway: Gateway | None
+    tunnel: OpenTunnel | None
+
+    @property
+    def turns(self) -> KeepsTurns | None: ...
+
+    @property
+    def live_sub(self) -> SubRollout | None: ...
+
+    def ending_sub_calls(self) -> AbstractAsyncContextManager[None]: ...
+
+
+RolloutOf = Callable[[AnyTrace], ServedRollout]
+"""Finds the state of the rollout that a trace is of."""
+
+
+@dataclass(eq=False)
+class Call:
+    """One request of a rollout, from when it came until it is answered, and all that its steps know of it.
+
+    It travels as an argument: to the steps of `path.py`, and through verifiers' server as the dialect that serves it
+    (see `served_dialect.py`). What a step takes for the time of the call is given back by `until_end`.
+    """
+
+    # What came.
+    request: web.Request
+    dialect: Dialect[Any]
+    """The wire format of its route."""
+    gateway: Gateway
+    """The rollout that its key belongs to."""
+    # What was read.
+    caller: Caller = field(default_factory=lambda: Caller(own=True))
+    conversation: str | None = None
+    """Which one it says it belongs to; None: it does not say, or a program of the agent asks."""
+    key: str | None = None
+    """By which all sends of one call are known."""
+    session: RolloutSession | None = None
+    """The one that serves it; None: it is not a model call."""
+    sub: SubRollout | None = None
+    """The sub side of the rollout, of a sub call."""
+    body: dict[str, Any] = field(default_factory=dict)
+    server_body: bytes = b'""'
+    """What verifiers' server reads in its place: short JSON that differs between bodies that differ."""
+    # What goes upstream.
+    bearer: str = ""
+    """The key of the session that serves it."""
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    joined: bool = False
+    """Whether it repeats another call and has no place of its own."""
+    history: History | None = None
+    """Of its session, if the agent says how it sends its history back."""
+    request_key: RequestKey | None = None
+    keeping: asyncio.Task[None] | None = None
+    """Keeps the rollout's turn; its answer waits for that."""
+    answer_place: Path | None = None
+    """The folder of the kept turn that its answer is noted in."""
+    known_answer: list[bytes] | None = None
+    """The events of a stream that it was answered with before the rollout's process ended."""
+    last_message: dict[str, Any] = field(default_factory=dict)
+    """With which it ends, as a chat endpoint gets it."""
+    reading: Dialect[Any] = field(init=False)
+    """The wire format as verifiers' server reads this call with it (`served_dialect.py`)."""
+    trains: bool = False
+    """Whether its answer is sampled from tokens and may be trained on."""
+    masking: Masking | None = None
+    """Takes its endpoint's keys out of what that answers."""
+    prompt_bytes: int = 0
+    """Of what it says, where the window of its model is known."""
+    answer_limit: int | None = None
+    """Tokens that its answer may have in that window."""
+    # What came back.
+    content_type: str = ""
+    """That of a stream."""
+    framed: bool = False
+    """Whether HTTP says that all of a stream came: by its length, or its last chunk."""
+    broken: Exception | None = None
+    """What ended a stream, when that was a failure."""
+    answer: Response | None = None
+    """Of a stream that was read."""
+    unusable: bool = False
+    """Whether its endpoint answered something else than an answer, and would do so again."""
+    wait: float = 0.0
+    """Seconds after which its endpoint, which refused it, wants to be asked again."""
+    wait_headers: dict[str, str] = field(default_factory=dict)
+    """Those with which it said so."""
+    estimated: bool = False
+    """Whether the usage of its answer holds an estimate."""
+    call_fields: list[dict[str, Any]] = field(default_factory=list)
+    """For each call of its answer, what the endpoint said of it beside OpenAI's fields."""
+    logprobs: list[tuple[str, float]] = field(default_factory=list)
+    # What is recorded.
+    record: ModelCall | None = None
+    until_end: ExitStack = field(default_factory=ExitStack)
+    """What its steps hold until it is answered."""
+
+    def __post_init__(self) -> None:
+        self.reading = self.dialect
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether it came as a chat completion."""
+        return self.dialect.upstream_path == "/chat/completions"
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is no sub call."""
+        return self.sub is None
+
+
+CALL = web.RequestKey("opencode_env_call", Call)
+"""On a request that verifiers' server serves."""

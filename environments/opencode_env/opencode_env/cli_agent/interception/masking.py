@@ -1,8 +1,5 @@
-"""Lets no API key through to the agent: not in an answer, a stream, or the text of an error.
-
-Some endpoints repeat the key they were called with. Invariant: what leaves here holds none of the keys, also where a
-stream spells one over several events.
-"""
+"""Lets no API key through to the agent, in an answer, a stream or the text of an error: some endpoints repeat the key
+that they were called with."""
 
 import os
 import re

@@ -2,9 +2,7 @@
 
 A harness whose program can keep a secret gives it a code for one run. The program makes a mark of it, `CODE:` and
 something that only its own memory holds, and sends that along with every call: the first mark of a code is that run's,
-and no other. So a code that somebody reads later is worth nothing. Invariant: a code is made new for every run and
-leaves this process only with `AgentProgram.new_run`; neither it nor the mark goes upstream; what was begun under an
-older one is not a call of this run.
+and no other. So a code that somebody reads later is worth nothing. Neither code nor mark goes upstream.
 """
 
 import asyncio
@@ -56,11 +54,11 @@ class AgentProgram:
         return self._code
 
     def revoke(self) -> None:
-        """Take no further call for the agent's own until its next run; idempotent."""
+        """Take no further call for the agent's own until its next run."""
         self._code, self._mark = "", None
 
     def forget(self) -> None:
-        """Know nothing of the runs any more, as the agent has ended; idempotent."""
+        """Know nothing of the runs any more, as the agent has ended."""
         self.revoke()
         self._runs, self._works = 0, None
 

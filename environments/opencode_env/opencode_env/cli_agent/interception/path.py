@@ -1,4 +1,4 @@
-"""The path of a model call: the steps that a `Call` takes, in their order. A new step is a module and a line here.
+"""The path of a model call: the steps that a `Call` takes, in their order. A new step is a function and a line here.
 
 Between `REQUEST` and `ASK` stands verifiers' server: it imposes the seat's model and sampling, has the request read
 (`served_dialect.py`, where a history is restored as it was sampled), asks limits and hooks of the task, and finds the
@@ -10,33 +10,32 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 from verifiers.v1.types import Response
 
-from opencode_env.cli_agent.interception import chat_answers, kept_logprobs
-from opencode_env.cli_agent.interception.call import Call
-from opencode_env.cli_agent.interception.steps import answer, arrival, body, turn
-from opencode_env.cli_agent.interception.training_client import require_evidence
-from opencode_env.cli_agent.interception.window import as_full_window, note_prompt
+from opencode_env.cli_agent.interception import answer_steps as answer
+from opencode_env.cli_agent.interception import chat_answers, window
+from opencode_env.cli_agent.interception import request_steps as request
+from opencode_env.cli_agent.interception.gateway import Call
 
 REQUEST: Sequence[Callable[[Call], Awaitable[None]]] = (
-    arrival.identify_caller,
-    arrival.open_request,
-    body.require_text,
-    arrival.choose_seat,
-    body.require_format,
-    arrival.hold_memory,
-    body.read,
-    body.choose_headers,
-    turn.take_turn,
-    turn.find_history,
+    request.identify_caller,
+    request.open_request,
+    request.require_text,
+    request.choose_seat,
+    request.require_format,
+    request.hold_memory,
+    request.read,
+    request.choose_headers,
+    request.take_place,
+    request.find_history,
 )
 """From what came to what goes on."""
 
-ASK: Sequence[Callable[[Call], None]] = (turn.require_turn, turn.keep_turn)
+ASK: Sequence[Callable[[Call], None]] = (request.require_place, request.keep_turn)
 """Before the endpoint is asked."""
 
 ANSWER: Sequence[Callable[[Call, Response], Response]] = (
-    require_evidence,
+    answer.require_evidence,
     answer.mask_answer,
-    kept_logprobs.take_from_answer,
+    answer.take_logprobs,
     answer.make_calls_sound,
 )
 """From what the endpoint answered to what the agent gets."""
@@ -45,16 +44,16 @@ STREAM: Sequence[Callable[[Call, list[bytes]], list[bytes]]] = (
     answer.mask_events,
     answer.require_stream,
     answer.whole_texts,
-    kept_logprobs.take_from_stream,
+    answer.take_logprobs_from_stream,
     answer.require_whole,
     answer.in_one_event,
 )
-"""The same, where it answers with a stream."""
+"""From the stream that the endpoint answered with to the one that the agent gets."""
 
 FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
     answer.take_wait,
     answer.as_failed_call,
-    as_full_window,
+    window.as_full_window,
     answer.mask_failure,
     answer.shorten,
     answer.say_that_it_may_pass,
@@ -62,14 +61,14 @@ FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
 """From how the endpoint failed to what trace, log and agent are told."""
 
 RECORD: Sequence[Callable[[Call], None]] = (
-    turn.commit,
-    turn.mask,
-    kept_logprobs.keep,
+    request.commit,
+    request.mask,
+    answer.keep_logprobs,
     chat_answers.note_forms,
-    turn.count,
-    note_prompt,
-    turn.weigh,
-    arrival.record_caller,
+    request.count,
+    window.note_prompt,
+    request.weigh,
+    request.record_caller,
 )
 """After verifiers' server has recorded the call."""
 
@@ -81,20 +80,24 @@ RESPONSE: Sequence[Callable[[Call, web.StreamResponse], web.StreamResponse]] = (
 """On the path back to the agent."""
 
 BESIDE: Sequence[Callable[[Call], Awaitable[None]]] = (
-    arrival.open_request,
-    body.require_text,
-    arrival.choose_side,
-    arrival.wait_aside,
-    arrival.count_as_load,
-    body.require_format,
-    arrival.hold_memory,
-    body.read,
-    body.choose_headers,
+    request.open_request,
+    request.require_text,
+    request.choose_side,
+    request.wait_aside,
+    request.count_as_load,
+    request.require_format,
+    request.hold_memory,
+    request.read,
+    request.choose_headers,
 )
 """Of a request to the endpoint that is not a model call, such as one for a count of tokens."""
 
-MODELS: Sequence[Callable[[Call], Awaitable[None]]] = (arrival.open_request, arrival.wait_aside, arrival.count_as_load)
+MODELS: Sequence[Callable[[Call], Awaitable[None]]] = (
+    request.open_request,
+    request.wait_aside,
+    request.count_as_load,
+)
 """Of a request for the list of models."""
 
-TOOL: Sequence[Callable[[Call], Awaitable[None]]] = (arrival.open_request, arrival.wait_aside, body.read_json)
+TOOL: Sequence[Callable[[Call], Awaitable[None]]] = (request.open_request, request.wait_aside, request.read_json)
 """Of a question about a tool call."""

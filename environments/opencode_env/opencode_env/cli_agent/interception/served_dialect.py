@@ -1,8 +1,7 @@
 """The wire format of one call, as verifiers' server and clients are given it: that is how a `Call` goes through them.
 
 verifiers' server hands the typed messages of `parse_request` to its graph, and with them to the renderer of a training
-client; the request's own JSON goes to a chat endpoint. Invariant: the typed history holds what was sampled, character
-for character, and the JSON stays valid chat protocol; what was read here already is not read again.
+client; they hold what was sampled, character for character. The request's own JSON goes to a chat endpoint.
 
 These classes exist because verifiers' server parses whatever stands before it. What would end each method stands in its
 comment; a `handle_request(request, dialect, call)` that took a body that was read would end them all.
@@ -18,12 +17,10 @@ from verifiers.v1.dialects import AnthropicDialect, ChatDialect, Dialect, Respon
 from verifiers.v1.dialects.base import RawRequest
 from verifiers.v1.types import Message, Request, Response, Tool
 
-from opencode_env.cli_agent.interception.call import Call
 from opencode_env.cli_agent.interception.chat_answers import stream_parser, whole_answer
 from opencode_env.cli_agent.interception.conversations import follow
-from opencode_env.cli_agent.interception.history import History
-from opencode_env.cli_agent.interception.restored import Message as Wire
-from opencode_env.cli_agent.interception.restored import Restored, call_on_wire
+from opencode_env.cli_agent.interception.gateway import Call
+from opencode_env.cli_agent.interception.history import History, Restored, WireMessage, call_on_wire
 
 
 class _Served(Dialect[Any]):
@@ -39,11 +36,6 @@ class _Served(Dialect[Any]):
 
     # Ends when verifiers answers 400 to what a dialect cannot read: of its 500 an agent thinks that it may pass.
     def parse_request(self, body: RawRequest) -> Request:
-        """The native request as the typed one.
-
-        Raises:
-            ValueError: it cannot be read.
-        """
         with _reading():
             parsed: Request = super().parse_request(body)  # type: ignore[safe-super]
         return parsed
@@ -52,19 +44,18 @@ class _Served(Dialect[Any]):
     def stream_parser(self) -> StreamParser:
         """A parser of the call's answer, which is known when it was read before."""
         if self.call.answer is not None:
-            return _Read(self.call.answer)
+            return _AnswerRead(self.call.answer)
         own: StreamParser = super().stream_parser()  # type: ignore[safe-super]
         return own
 
 
-class _Read(StreamParser):
-    """Says what was read already."""
+class _AnswerRead(StreamParser):
+    """Gives the answer that was read already."""
 
     def __init__(self, answer: Response) -> None:
         self._answer = answer
 
-    def feed(self, raw: bytes) -> None:
-        """Take up one event."""
+    def feed(self, raw: bytes) -> None: ...
 
     def finish(self) -> Response:
         return self._answer
@@ -79,16 +70,12 @@ class _ServedMessages(_Served, AnthropicDialect):
 
 
 class _ServedChat(_Served, ChatDialect):
-    wire: list[Wire | None]
+    wire: list[WireMessage | None]
     """The JSON of each typed message; None where a chat endpoint gets none."""
 
     # Ends with a hook of the server between parsing and matching, for restored histories.
     def parse_request(self, body: RawRequest) -> Request:
-        """The native request as the typed one, its history restored. Changes `body["messages"]` to what goes upstream.
-
-        Raises:
-            ValueError: it cannot be read.
-        """
+        """The request, typed, its history restored. Changes `body["messages"]` to what goes upstream."""
         call, history = self.call, self.call.history
         if history is None:
             read = super().parse_request({**body, "tools": None})
@@ -97,6 +84,7 @@ class _ServedChat(_Served, ChatDialect):
             messages = body.get("messages") or []
             tools = self._tools(body)
             restored = history.restore(messages, tools or [], call.conversation)
+            call.gateway.note_partial(restored.partial)
             sampled, sent = _results(restored, messages[restored.taken :])
             tail = self._tail(restored, sampled, history)
         self.wire = [*restored.wire, *sent]
@@ -108,18 +96,18 @@ class _ServedChat(_Served, ChatDialect):
 
     def _tools(self, body: RawRequest) -> list[Tool] | None:
         """The tools of a request; an agent offers the same ones each time."""
-        offered, seat = self.call.gateway.offered, self.call.sub is None
+        offered, seat = self.call.gateway.offered, self.call.is_main
         declared: RawRequest = {key: value for key, value in body.items() if key in ("tools", "n")}
         if seat not in offered or offered[seat][0] != declared:
             offered[seat] = declared, super().parse_request(declared).tools
         return offered[seat][1]
 
-    def _tail(self, restored: Restored, messages: list[Wire], history: History) -> list[Message]:
+    def _tail(self, restored: Restored, messages: list[WireMessage], history: History) -> list[Message]:
         """What is new in the request, typed; a result bears the name that was sampled with its call."""
         if not messages:
             return []
-        issued = [call_on_wire(call, call.id) for call in history.last_calls(restored)]
-        read = super().parse_request({"messages": [{"role": "assistant", "tool_calls": issued}, *messages]})
+        calls = [call_on_wire(call, call.id) for call in history.last_calls(restored)]
+        read = super().parse_request({"messages": [{"role": "assistant", "tool_calls": calls}, *messages]})
         return list(read.messages[1:])
 
     def rewrite_request(self, body: RawRequest, before: Request, after: Request) -> None:
@@ -132,12 +120,7 @@ class _ServedChat(_Served, ChatDialect):
 
     # Ends when verifiers reads the forms that endpoints give a chat completion (see `chat_answers.py`).
     def validate_response(self, raw: dict[str, Any]) -> ChatCompletion:
-        """Validate an answer, made one in OpenAI's form.
-
-        Raises:
-            ProviderError: the endpoint broke it off.
-            ValueError: it is not a chat completion.
-        """
+        """Validate an answer, made one in OpenAI's form."""
         validated: ChatCompletion = super().validate_response(whole_answer(self.call, raw))
         return validated
 
@@ -165,15 +148,15 @@ def call_of(dialect: Dialect[Any]) -> Call:
     return dialect.call
 
 
-def _results(restored: Restored, messages: list[Wire]) -> tuple[list[Wire], list[Wire]]:
+def _results(restored: Restored, messages: list[WireMessage]) -> tuple[list[WireMessage], list[WireMessage]]:
     """What is new in the request, with the ids of the calls as they were sampled, and as an endpoint gets them."""
     sampled, sent = list(messages), list(messages)
     for position, message in enumerate(messages):
         if message.get("role") == "assistant":
             sent[position] = restored.answer_as_it_came(message)
-        elif message.get("role") == "tool" and (issued := restored.result_of(message)) is not None:
-            sampled[position] = {**message, "tool_call_id": issued.sampled}
-            sent[position] = restored.result_on_wire(message, issued)
+        elif message.get("role") == "tool" and (ids := restored.result_of(message)) is not None:
+            sampled[position] = {**message, "tool_call_id": ids.sampled}
+            sent[position] = restored.result_on_wire(message, ids)
     return sampled, sent
 
 

@@ -1,43 +1,52 @@
 """`RoleInterceptionServer`: verifiers' interception server behind a gateway, with a second session for sub-LLM calls.
 
-Private parts of verifiers are used here, in `serving.py` and in `served_dialect.py` only, pinned by
-`tests/test_contract.py`: `_handler_for`, `_aux_handler_for`, `_session_for`, `record_call`, `sessions`, `stack`,
-`runner`, `tunnel`, and aiohttp's `_read_bytes`.
-
-Invariant: the bearer decides the rollout, the header only which of that rollout's two sessions serves the request; the
-sub session's own bearer never leaves this process.
+Private parts of verifiers are used here and in `served_dialect.py` only, pinned by `tests/test_contract.py`:
+`_handler_for`, `_aux_handler_for`, `_session_for`, `record_call`, `sessions`, `stack`, `runner`, `tunnel`; and
+aiohttp's `_read_bytes`.
 """
 
 import asyncio
+import logging
 import secrets
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from pydantic_core import to_json
 from verifiers.v1.clients import BaseClientConfig, Client
 from verifiers.v1.dialects import DIALECTS, Dialect
-from verifiers.v1.interception import InterceptionServer
+from verifiers.v1.interception import (
+    InterceptionServer,
+)
 from verifiers.v1.interception.base import Slot
 from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import InterceptRecord, ModelCall
 from verifiers.v1.types import Request
 
-from opencode_env.cli_agent import rollout as rollouts  # which imports this package
 from opencode_env.cli_agent.interception import path
-from opencode_env.cli_agent.interception.call import CALL, Call
-from opencode_env.cli_agent.interception.config import GatewayConfig
 from opencode_env.cli_agent.interception.conversations import finding_own_nodes
-from opencode_env.cli_agent.interception.cpu_budget import MAX_TRACE
 from opencode_env.cli_agent.interception.endpoint import KeptClients
-from opencode_env.cli_agent.interception.gateway import Gateway
-from opencode_env.cli_agent.interception.idle_connections import IdleConnections
+from opencode_env.cli_agent.interception.gateway import (
+    CALL,
+    Answered,
+    Call,
+    Gateway,
+    GatewayConfig,
+    RequestRefused,
+    RolloutOf,
+    error_answer,
+)
+from opencode_env.cli_agent.interception.limits import MAX_TRACE, CpuBudget, TraceBytes
 from opencode_env.cli_agent.interception.masking import Masking, keys_of
-from opencode_env.cli_agent.interception.refusals import Answered, RequestRefused, error_answer
+from opencode_env.cli_agent.interception.request_steps import IDLE_SECONDS
 from opencode_env.cli_agent.interception.served_dialect import call_of, served
 from opencode_env.cli_agent.interception.tunnel import watched
-from opencode_env.cli_agent.interception.unauthenticated import hold_back, known_to
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Steps = Sequence[Callable[[Call], Awaitable[None]]]
@@ -50,8 +59,9 @@ class MainSession(RolloutSession):
     verifiers looks in every request for tool results that a hook put in the place of the tool's own, and hashes the
     whole history twice for it, also where there are none; that it does not would end this class."""
 
-    def __init__(self, session: RolloutSession) -> None:
+    def __init__(self, session: RolloutSession, left: TraceBytes) -> None:
         self.__dict__ = session.__dict__
+        self.left = left
 
     async def rewrite_request(
         self, request: Request, **options: Any
@@ -63,26 +73,37 @@ class MainSession(RolloutSession):
 
     async def refused(self) -> str | None:
         """Stop the rollout whose traces are full, or that has reached a limit."""
-        gateway = rollouts.rollout_of(self.trace).gateway
-        if gateway is not None and gateway.left.full:
+        if self.left.full:
             self.trace.stop(MAX_TRACE)
             return MAX_TRACE
         return await super().refused()
 
 
 class RoleInterceptionServer(InterceptionServer):
-    """verifiers' server behind a gateway per rollout, with a sub session for a rollout that has a `SubRollout`."""
+    """verifiers' server behind a gateway per rollout, with a sub session for a rollout that has a `SubRollout`. The
+    bearer decides the rollout, the header only which of that rollout's two sessions serves the request.
+
+    Args:
+        rollout_of: finds the state of the rollout that a trace is of.
+        on_call: is handed each recorded call.
+    """
 
     def __init__(
-        self, *args: Any, gateway: GatewayConfig | None = None, on_call: OnCall | None = None, **options: Any
+        self,
+        *args: Any,
+        rollout_of: RolloutOf,
+        gateway: GatewayConfig | None = None,
+        on_call: OnCall | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self.gateway = gateway or GatewayConfig()
+        self._rollout_of = rollout_of
         self._on_call = on_call
         self._gateways: dict[str, Gateway] = {}
         """By the key of the rollout."""
-        self._idle = IdleConnections(self.gateway.idle_timeout)
-        self._kept = KeptClients(self.gateway.mask_keys)
+        self._idle = _IdleConnections()
+        self._kept = KeptClients()
         self.watched = watched(self, self.gateway.probe)
 
     @property
@@ -91,27 +112,50 @@ class RoleInterceptionServer(InterceptionServer):
         return len(self._gateways)
 
     async def start(self) -> None:
-        """Listen, and look after idle connections."""
+        """Listen, and look after idle connections and requests that are nobody's."""
         await super().start()
         self.stack.push_async_callback(self._kept.close)
         assert self.runner is not None
         assert self.runner.server is not None
-        known, watch = known_to(self, self.runner.app), self.watched
-        share, server = self.gateway.max_share, self.runner.server
-        hold_back(server, share, lambda request: (watch is not None and watch.asked_by(request)) or known(request))
-        await self.stack.enter_async_context(self._idle.closing(self.runner))
+        self._hold_back_strangers(self.runner.app, self.runner.server)
+        await self.stack.enter_async_context(self._idle.closing(self.runner.server))
+
+    def _hold_back_strangers(self, app: web.Application, server: web.Server) -> None:
+        """Let all requests that belong to no rollout, or to nothing that is served, share one CPU budget: whoever sends
+        them waits for the others of their kind, and for nobody else's."""
+        paths = frozenset(one.canonical for one in app.router.resources())
+        budget, serve = CpuBudget(), server.request_handler
+
+        async def handler(request: web.BaseRequest) -> web.StreamResponse:
+            if not (self._is_health_check(request) or (request.path in paths and self._knows_sender(request))):
+                await budget.wait()
+                budget.charge_refusal()
+            return await serve(request)
+
+        server.request_handler = handler
+        logging.getLogger("aiohttp.server").addFilter(_is_our_fault)
+
+    def _is_health_check(self, request: web.BaseRequest) -> bool:
+        return self.watched is not None and self.watched.asked_by(request)
+
+    def _knows_sender(self, request: web.BaseRequest) -> bool:
+        def is_known(secret: str) -> bool:
+            return secret in self.sessions or secret in self.state_sessions or secret in self.state_service_secrets
+
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        return is_known(bearer) or any(is_known(dialect.secret(request.headers)) for dialect in DIALECTS)
 
     def register(self, session: RolloutSession) -> tuple[str, str]:
-        """Register a rollout, with its sub session when it has one."""
+        """Register a rollout, with its sub session when it has one; that session's bearer never leaves this process."""
         model_secret, state_secret = super().register(session)
-        self.sessions[model_secret] = MainSession(session)
-        rollout, sub_bearer = rollouts.rollout_of(session.trace), secrets.token_urlsafe(16)
+        rollout, sub_bearer = self._rollout_of(session.trace), secrets.token_urlsafe(16)
         if (side := rollout.live_sub) is not None:
             side.routed, side.session.network_policy = True, session.network_policy
             side.session.client = self._kept.lend("sub", side.session.ctx.client)
             self.sessions[sub_bearer] = side.session
         gateway = Gateway(self.gateway, session, rollout.program, model_secret, side, sub_bearer)
         rollout.gateway = self._gateways[model_secret] = gateway
+        self.sessions[model_secret] = MainSession(session, gateway.left)
         if side is not None:
             side.session.left = gateway.left
         if rollout.turns is not None:
@@ -125,7 +169,7 @@ class RoleInterceptionServer(InterceptionServer):
         gateway = self._gateways.pop(model_secret, None)
         super().unregister(model_secret, state_secret)
         if gateway is not None:
-            rollouts.rollout_of(gateway.main.trace).tunnel = None
+            self._rollout_of(gateway.main.trace).tunnel = None
             self._kept.give_back("main", gateway.main.ctx.client)
             if gateway.side is not None:
                 self._kept.give_back("sub", gateway.side.session.ctx.client)
@@ -136,7 +180,7 @@ class RoleInterceptionServer(InterceptionServer):
         """A slot for one rollout, once it can be reached; leaving it ends the rollout's sub calls first."""
         if self.watched is not None:
             await self.watched.wait()
-        async with super().acquire(session) as slot, rollouts.rollout_of(session.trace).ending_sub_calls():
+        async with super().acquire(session) as slot, self._rollout_of(session.trace).ending_sub_calls():
             yield slot
 
     def _client(self, config: BaseClientConfig) -> Client:
@@ -158,8 +202,6 @@ class RoleInterceptionServer(InterceptionServer):
         return self._handler(dialect, path.BESIDE, lambda call: serve(_passed_on(call, to_json(call.body))))
 
     def _handler(self, dialect: Dialect[Any], steps: Steps, serve: Serve) -> Handler:
-        """A handler of a rollout's requests in one wire format: by these steps, and what serves them then."""
-
         async def handler(request: web.Request) -> web.StreamResponse:
             gateway = self._gateways.get(dialect.secret(request.headers))
             if gateway is None:
@@ -240,7 +282,7 @@ class RoleInterceptionServer(InterceptionServer):
         if call is None:
             return await serve(request)
         response = await self._serve_json(call, path.MODELS, lambda _: serve(request))
-        if self.gateway.mask_keys and isinstance(response.body, bytes):
+        if isinstance(response.body, bytes):
             response.body = Masking(keys_of(call.gateway.main.ctx.client)).data(response.body)
         return response
 
@@ -264,3 +306,56 @@ def _passed_on(call: Call, body: bytes) -> web.Request:
     passed_on[CALL] = call
     passed_on._read_bytes = body
     return passed_on
+
+
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Whether aiohttp's record is of an error that is not the caller's: those could fill a log."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError | ConnectionError))
+
+
+_LOOK_SECONDS = 15.0
+
+
+class _IdleConnections:
+    """Closes connections to a server that carry no request for long: each costs descriptors, and some never ask."""
+
+    def __init__(self) -> None:
+        self._busy: Counter[object] = Counter()
+        self._idle_since: dict[object, float] = {}
+
+    def seen(self, request: web.BaseRequest) -> None:
+        """Note that the request's connection carried one just now."""
+        self._idle_since[request.protocol] = time.monotonic()
+
+    def carry(self, request: web.BaseRequest, until_end: ExitStack) -> None:
+        """Mark the request's connection as busy until then."""
+        self._busy[request.protocol] += 1
+        until_end.callback(self._carried, request)
+
+    def _carried(self, request: web.BaseRequest) -> None:
+        connection = request.protocol
+        self._busy[connection] -= 1
+        if not self._busy[connection]:
+            del self._busy[connection]
+        self.seen(request)
+
+    @asynccontextmanager
+    async def closing(self, server: web.Server) -> AsyncIterator[None]:
+        """Close idle connections of a running server while the body runs."""
+        watch = asyncio.create_task(self._watch(server))
+        try:
+            yield
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+
+    async def _watch(self, server: web.Server) -> None:
+        while True:
+            await asyncio.sleep(min(_LOOK_SECONDS, IDLE_SECONDS / 4))
+            now = time.monotonic()
+            self._idle_since = {one: self._idle_since.get(one, now) for one in server.connections}
+            for connection in server.connections:
+                if now - self._idle_since[connection] > IDLE_SECONDS and connection not in self._busy:
+                    connection.force_close()
+                    if connection.transport is not None:
+                        connection.transport.close()

@@ -1,17 +1,14 @@
 """The sub side of one rollout: its session, its queue, its counts, and what it leaves on the traces.
 
-Invariant: it exists from the moment the main trace is minted to the end of the agent's run, and only what runs for that
-rollout finds it; after `end` neither trace changes through a model call any more.
-
-Invariant of the session that serves them: whatever ends one sub call (budget, turn limit, timeout, provider failure) is
-an answer to that call's caller; the session goes on, and the main session is not touched. The texts of its refusals
-hold no numbers: some agents retry a 400 whose text matches `500`, `429` and the like. A request's routing headers say
-whose it is: the role header alone decides.
+It exists from the moment the main trace is minted to the end of the agent's run; after `end` neither trace changes
+through a model call any more. Whatever ends one sub call (budget, turn limit, timeout, provider failure) is an answer
+to that call's caller; the session goes on, and the main session is not touched. The texts of its refusals hold no
+numbers: some agents retry a 400 whose text matches `500`, `429` and the like.
 """
 
+import math
 import time
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -24,59 +21,49 @@ from verifiers.v1.session import RolloutLimits, RolloutSession
 from verifiers.v1.trace import AgentInfo, Error, InterceptRecord, ModelCall, TimeSpan, Trace
 from verifiers.v1.types import AssistantMessage, Request
 
-from opencode_env.cli_agent.interception.call_slots import CallSlots, CallTally
 from opencode_env.cli_agent.interception.conversations import history_forks
-from opencode_env.cli_agent.interception.cpu_budget import MAX_TRACE, TraceBytes
+from opencode_env.cli_agent.interception.limits import MAX_TRACE, CallSlots, CallTally, TraceBytes
 
 ROLE_HEADER = "X-RLM-Role"
-"""`main` or `sub`, in any case; without it a request is the main agent's."""
+"""`sub` for a one-shot sub-LLM call or a sub-agent, else `main`, in any case; without it it is the main agent's."""
 
 DEPTH_HEADER = "X-RLM-Depth"
 """How many sub-agents deep the conversation of a `sub` request is; absent in one-shot calls."""
 
 
-class Role(StrEnum):
-    """Who made a model call."""
-
-    MAIN = "main"
-    """The agent itself, or a program of it that says nothing or says `main`."""
-    SUB = "sub"
-    """A one-shot sub-LLM call, or a sub-agent."""
-
-
 class RoleRefused(ValueError):
-    """The routing headers of a request mean nothing; the message says what they may be."""
+    """The routing headers of a request mean nothing."""
 
 
 @dataclass(frozen=True)
-class Mark:
-    """The routing headers of one request."""
+class Routing:
+    """What the routing headers of one request say; nothing else decides whose call it is."""
 
-    role: Role
-    explicit: bool
+    sub: bool = False
+    explicit: bool = False
     """Whether the request carried the role header."""
-    depth: int
+    depth: int = 0
 
 
-def read_mark(request: web.BaseRequest) -> Mark:
-    """The role and depth of a request.
+def read_routing(request: web.BaseRequest) -> Routing:
+    """What the routing headers of a request say.
 
     Raises:
         RoleRefused: an unknown role, two roles, or a depth that is not a small whole number.
     """
     roles = request.headers.getall(ROLE_HEADER, ())
     if not roles:
-        return Mark(Role.MAIN, explicit=False, depth=0)
+        return Routing()
     try:
         (value,) = roles
-        role = Role(value.strip().lower())
+        sub = bool(("main", "sub").index(value.strip().lower()))
     except ValueError:
         shown = ", ".join(roles)[:100]
         raise RoleRefused(f"unknown {ROLE_HEADER} {shown!r}: it must be `main` or `sub`, once") from None
     depths = request.headers.getall(DEPTH_HEADER, ("0",))
     if len(depths) != 1 or not (depths[0].isascii() and depths[0].isdigit() and len(depths[0]) < 4):
         raise RoleRefused(f"{DEPTH_HEADER} must be a whole number, once")
-    return Mark(role, explicit=True, depth=int(depths[0]))
+    return Routing(sub, explicit=True, depth=int(depths[0]))
 
 
 RECORDED_REFUSALS = 100
@@ -91,7 +78,7 @@ class SubSession(RolloutSession):
     ) -> None:
         super().__init__(ctx=ctx, trace=trace, limits=limits)
         self.tally = CallTally()
-        self.left = TraceBytes(None, None)
+        self.left = TraceBytes(math.inf)
         """What the rollout's calls have left on its traces; that of the main side."""
         self.limit_reached: str | None = None
         """The first of the seat's limits that refused a call."""
@@ -158,7 +145,7 @@ class SubSettings:
 
 
 class SubRollout:
-    """Everything about the sub calls of one rollout."""
+    """The sub calls of one rollout."""
 
     def __init__(self, main: Trace[Any, Any, Any], seat: Agent, settings: SubSettings) -> None:
         self.main = main
@@ -172,15 +159,15 @@ class SubRollout:
         self.demanded_by = ""
         """What is wrong when the first main call carries no role header; empty where it need not carry one."""
         self.bad_roles: list[str] = []
-        self._plugin_seen: bool | None = None
+        self._role_seen: bool | None = None
         self.ended = False
         """Whether its calls have ended and both traces say so."""
 
-    def check_main(self, mark: Mark) -> HarnessError | None:
+    def check_main(self, routing: Routing) -> HarnessError | None:
         """The error of main calls, judged by the rollout's first, before any program of the agent can have run."""
-        if self._plugin_seen is None:
-            self._plugin_seen = mark.explicit or not self.demanded_by
-        if self._plugin_seen:
+        if self._role_seen is None:
+            self._role_seen = routing.explicit or not self.demanded_by
+        if self._role_seen:
             return None
         return HarnessError(f"{self.demanded_by}: the first model call carries no {ROLE_HEADER} header")
 
@@ -191,8 +178,7 @@ class SubRollout:
         return kept
 
     async def end(self) -> None:
-        """End the sub calls, drained when the agent came to its own end, else cancelled; close the sub trace and put
-        the metrics of both sides on the main trace. Idempotent."""
+        """End the sub calls, drained when the agent came to its own end, else cancelled, and record both sides."""
         if self.ended:
             return
         finished = self.main.stop_condition is not None and not self.main.is_timeout and not self.main.errors

@@ -1,13 +1,8 @@
-"""verifiers' training client as this project uses it, and what the renderer behind it can do.
+"""The renderer of verifiers' training client: a lenient one, and what it can do.
 
-Invariant: an answer is what the engine sampled, whole and with its evidence, or it is a failed call. A conversation
-stays one sample as long as the renderer continues what was sampled. One that renders the whole history again has other
-tokens for the same text, and the trace a branch for every time: a run whose traces could not be trained on is refused
-at its start, by name, and one where some could not is warned of.
-
-The lenient renderer stands before the model's own: renderers keeps a malformed call beside those that are fine, and
-verifiers' training client leaves it out, so that an agent that knows of no call would end there. Every call that was
-begun reaches the agent, none that was malformed can run, and no text that a model samples fails the call.
+A conversation stays one sample as long as the renderer continues what was sampled. One that renders the whole history
+again has other tokens for the same text, and the trace a branch for every time: a run whose traces could not be trained
+on is refused at its start, by name, and one where some could not is warned of.
 """
 
 import json
@@ -26,19 +21,11 @@ from rollout_sandbox.surrogates import whole_text
 from rollout_sandbox.told import without_credentials
 from verifiers.v1.agent import Agent
 from verifiers.v1.clients import (
-    BaseClientConfig,
-    Client,
-    EvalClientConfig,
     ModelContext,
     TrainClientConfig,
-    resolve_client,
 )
 from verifiers.v1.clients.train import ElasticRendererPool
-from verifiers.v1.errors import EnvError, ProviderError
-from verifiers.v1.types import Response
-
-from opencode_env.cli_agent.interception.call import Call
-from opencode_env.cli_agent.interception.endpoint_http import EndpointHttp
+from verifiers.v1.errors import EnvError
 
 NAMELESS = "unknown"
 """Tool of a call that names none: an agent says that there is no such tool, and which there are."""
@@ -56,7 +43,7 @@ class LenientRendererConfig(BaseRendererConfig):
 
 
 class LenientRenderer:
-    """Makes the model's own renderer, with a parser that gives up on nothing."""
+    """Makes the model's own renderer, with a parser that gives up on nothing (see `_Lenient`)."""
 
     config_class = LenientRendererConfig
 
@@ -76,7 +63,9 @@ def lenient(own: RendererConfig | None) -> CustomRendererConfig:
 
 
 class _Lenient:
-    """A mixin before a class of renderers."""
+    """A mixin before a class of renderers, which keep a malformed call beside those that are fine: verifiers' training
+    client leaves it out, so that an agent that knows of no call would end there. Every call that was begun reaches the
+    agent, none that was malformed can run, and no text that a model samples fails the call."""
 
     read_with: Tokenizer
 
@@ -158,31 +147,9 @@ logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 _SET = 'vf-eval: --client.renderer.{0}; prime-rl: {0} in "[orchestrator.renderer]"'
 
 
-def model_client(config: BaseClientConfig) -> Client:
-    """The client of a configuration; one that trains reads malformed calls."""
-    if isinstance(config, EvalClientConfig):
-        return EndpointHttp(config)
-    return resolve_client(_with_lenient_renderer(config) if isinstance(config, TrainClientConfig) else config)
-
-
-def _with_lenient_renderer(config: TrainClientConfig) -> TrainClientConfig:
+def with_lenient_renderer(config: TrainClientConfig) -> TrainClientConfig:
+    """The same configuration, which reads malformed calls."""
     return config.model_copy(update={"renderer": lenient(config.renderer)})
-
-
-def require_evidence(call: Call, response: Response) -> Response:
-    """Refuse an answer that must not be trained on.
-
-    Raises:
-        ProviderError: the engine broke it off or left out its evidence.
-    """
-    if not call.trains:
-        return response
-    if response.finish_reason is None:
-        broken = "the engine broke its answer off: its finish reason is neither stop nor length"
-        raise ProviderError(broken, status_code=503)
-    if response.tokens is None or not len(response.tokens.completion_ids):
-        raise ProviderError("the engine answered without a single token", status_code=503)
-    return response
 
 
 @dataclass(frozen=True)
@@ -212,7 +179,7 @@ async def renderer_abilities(ctx: ModelContext) -> RendererAbilities | None:
     """
     if not isinstance(ctx.client, TrainClientConfig):
         return None
-    config = _with_lenient_renderer(ctx.client)
+    config = with_lenient_renderer(ctx.client)
     pool = ElasticRendererPool(
         config.renderer_model_name or ctx.model,
         config.renderer,

@@ -1,10 +1,9 @@
 """The tunnel from remote sandboxes to a server, or an own URL in its place: watched, and replaced once it is dead.
 
 A tunnel's service can lose it, and a proxy can go, while nothing fails here: the agents' calls just stop coming. So a
-server checks its own health, through its own URL.
-Invariant: a tunnel is called dead only when three health checks in a row failed, while the server answered at once
-around it and no rollout's request came through it. What is slow is not dead, and neither is a URL that this machine
-itself never reached.
+server checks its own health, through its own URL. A tunnel is called dead only when three health checks in a row
+failed, while the server answered at once around it and no rollout's request came through it. What is slow is not dead,
+and neither is a URL that this machine itself never reached.
 """
 
 import asyncio

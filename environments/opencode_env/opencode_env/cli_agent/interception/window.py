@@ -1,13 +1,13 @@
 """The window of a model: how large it is, in what words endpoints say that it is full, and the answer that fits.
 
 A request asks for an answer of so many tokens at most. Some endpoints refuse one whose prompt and longest answer do not
-fit into the window together; some refuse the name that the number has. Invariant: a limit is only ever lowered, to what
-fits behind the prompt by what is known of its tokens, and the request on the trace is the one that was answered.
+fit into the window together; some refuse the name that the number has. A limit is only ever lowered, to what fits
+behind the prompt by what is known of its tokens, and the request on the trace is the one that was answered.
 """
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from math import ceil
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from verifiers.v1.configs.client import resolve_api_key, resolve_headers
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.harnesses.utils.compaction import CONTEXT_OVERFLOW_MARKERS
 
-from opencode_env.cli_agent.interception.call import Call
+from opencode_env.cli_agent.interception.gateway import Call
 from opencode_env.cli_agent.traces import OF_THE_RUN
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
@@ -94,14 +94,10 @@ class AnswerLimits:
         self._windows: dict[str, int | None] = {}
 
     async def ask(self, call: Call, body: dict[str, Any], ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask, once more where the endpoint says what it wants. Changes the limit in `body`, and `answer_limit`.
-
-        Raises:
-            ProviderError: the endpoint refuses the request, or fails.
-        """
+        """Ask, once more where the endpoint says what it wants. Changes the limit in `body`, and `answer_limit`."""
         window = await self._window(call, str(body.get("model")))
-        if call.is_chat and not call.trains and body.get("model") in self._renamed and "max_tokens" in body:
-            body["max_completion_tokens"] = body.pop("max_tokens")
+        if call.is_chat and not call.trains:
+            self._rename(body)
         call.prompt_bytes = 0 if window is None else _bytes_of(body)
         if window is not None:
             prompt = _prompt_tokens(call)
@@ -129,6 +125,10 @@ class AnswerLimits:
         )
         logger.warning(told, model, window, left, prompt, extra=OF_THE_RUN)
 
+    def _rename(self, body: dict[str, Any]) -> None:
+        if body.get("model") in self._renamed and "max_tokens" in body:
+            body["max_completion_tokens"] = body.pop("max_tokens")
+
     def _wants_other_name(self, call: Call, body: dict[str, Any], error: ProviderError) -> bool:
         """Whether an endpoint refuses `max_tokens` for its name; the other stands in its place then."""
         said = str(error)
@@ -137,14 +137,14 @@ class AnswerLimits:
         if "max_completion_tokens" not in said or not _OTHER_NAME.search(said) or says_full(error.status_code, said):
             return False
         self._renamed.add(str(body.get("model")))
-        body["max_completion_tokens"] = body.pop("max_tokens")
+        self._rename(body)
         return True
 
     async def _window(self, call: Call, model: str) -> int | None:
         """Tokens of the model's window, where that is to be known."""
         option: int | str | None = getattr(_harness(call), "context_window", None)
         if isinstance(option, int):
-            return option if call.sub is None else None  # the sub model may be another
+            return option if call.is_main else None  # the sub model may be another
         if option != "auto":
             return None
         if model not in self._windows:
@@ -177,10 +177,9 @@ def _bytes_of(body: Mapping[str, Any]) -> int:
 
 
 def _prompt_tokens(call: Call) -> int:
-    """The most tokens that the prompt has, as far as can be told: from those that the endpoint counted in what the
-    conversation had before, and the bytes that are new."""
+    """The most tokens that the prompt has, by those that the endpoint counted before and the bytes that are new."""
     size = call.prompt_bytes
-    known_bytes, known = call.gateway.prompts.get((call.sub is None, call.conversation), (size + 1, 0))
+    known_bytes, known = call.gateway.prompts.get((call.is_main, call.conversation), (size + 1, 0))
     new = size - known_bytes
     return known + ceil(new / _FURTHER_BYTES) if new >= 0 else ceil(size / _FIRST_BYTES)
 
@@ -188,13 +187,12 @@ def _prompt_tokens(call: Call) -> int:
 def note_prompt(call: Call) -> None:
     """Keep what the endpoint counted in the prompt of a recorded call."""
     if call.prompt_bytes and call.record is not None and call.record.usage is not None and call.record.node is not None:
-        place = (call.sub is None, call.conversation)
+        place = (call.is_main, call.conversation)
         call.gateway.prompts[place] = (call.prompt_bytes, call.record.usage.input_tokens)
 
 
 def _wants_less(body: dict[str, Any], window: int | None, error: ProviderError) -> bool:
-    """Whether an endpoint refuses prompt and answer together, and says how long the prompt is; the limit is what is
-    left then."""
+    """Whether an endpoint says how long the prompt is; the limit becomes what is left then."""
     limit = _limit(body)
     if window is None or limit is None or not says_full(error.status_code, str(error)):
         return False
@@ -252,16 +250,10 @@ async def listed_window(config: BaseClientConfig, model: str) -> int | None:
             return None
         cards = model_cards(response)
         card = next((card for card in cards if card.get("id") == model), cards[0] if len(cards) == 1 else {})
-        if (window := _first(_named(card, names) for names in _WINDOW_FIELDS)) is not None:
-            return window
+        for names in _WINDOW_FIELDS:
+            value: Any = card
+            for name in names:
+                value = value.get(name) if isinstance(value, dict) else None
+            if type(value) is int and value > 0:
+                return value
     return None
-
-
-def _named(card: Any, names: Iterable[str]) -> Any:
-    for name in names:
-        card = card.get(name) if isinstance(card, dict) else None
-    return card
-
-
-def _first(values: Iterable[Any]) -> int | None:
-    return next((value for value in values if type(value) is int and value > 0), None)

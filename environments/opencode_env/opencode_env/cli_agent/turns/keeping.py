@@ -26,8 +26,7 @@ from rollout_sandbox.toolbox.kept_files import ChildrenRun, KeepsFiles, KeptFile
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.serve.delta import pack
 
-from opencode_env.cli_agent.interception.call import Call
-from opencode_env.cli_agent.interception.gateway import Gateway
+from opencode_env.cli_agent.interception.gateway import Call, Gateway
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import BRANCH, Continued
@@ -124,11 +123,11 @@ class RolloutTurns:
         """Take up the gateway: of a continued turn it counts and compares what came before."""
         if self.continued is None:
             return
-        trace, history = gateway.main.trace, gateway.histories[0]
+        trace, history = gateway.main.trace, gateway.histories.get(True)
         for call in trace.calls:
             gateway.calls.tally.add(call, trace.nodes)
         session = self.continued.turn.session_id
-        gateway.beginnings.first = session
+        gateway.fixed_prompts.first = session
         if history is not None and session is not None and self.continued.leaf is not None:
             history.forks.committed(self.continued.leaf, session)
 
@@ -140,7 +139,7 @@ class RolloutTurns:
     def asked(self, call: Call) -> None:
         """Take up a main call of the agent's own program, at its endpoint now; begin to keep its turn if due."""
         gateway = call.gateway
-        if call.conversation is None or call.conversation != gateway.beginnings.first:
+        if call.conversation is None or call.conversation != gateway.fixed_prompts.first:
             return
         agent = (call.key or "").partition(":")[2]
         if gateway.echoes is None or agent in gateway.echoes.side_agents:
@@ -172,7 +171,7 @@ class RolloutTurns:
             return
         digest = request_digest(call.body)
         self._last_turn, self._last_digest, self._last_time = turn, digest, now
-        leaf = None if gateway.histories[0] is None else gateway.histories[0].forks.last(session)
+        leaf = None if True not in gateway.histories else gateway.histories[True].forks.last(session)
         state = trace_state(trace, leaf, self.kind.info)
         if gateway.side is not None:
             state[SUB] = {"id": gateway.side.trace.id, **trace_state(gateway.side.trace)}

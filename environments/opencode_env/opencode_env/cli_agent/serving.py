@@ -1,4 +1,4 @@
-"""Makes every interception server of an environment a `RoleInterceptionServer`, whatever `--env.interception` says.
+"""Serves an environment by `RoleInterceptionServer`s, whatever `--env.interception` says.
 
 verifiers builds its servers inside `make_interception` and its pools, with no way in; so `serving_by_role` is
 `Env.serving` once more with our classes in the places of verifiers' own.
@@ -8,6 +8,7 @@ import logging
 import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from verifiers.v1.env import Env
@@ -16,26 +17,27 @@ from verifiers.v1.interception import (
     ElasticInterceptionPoolConfig,
     Interception,
     InterceptionConfig,
+    InterceptionServer,
     InterceptionServerConfig,
     StaticInterceptionPool,
     StaticInterceptionPoolConfig,
 )
 from verifiers.v1.interception import server as verifiers_server
 from verifiers.v1.interception.base import Slot
-from verifiers.v1.interception.server import InterceptionServer
 from verifiers.v1.interception.tunnel import PrimeTunnelConfig
 from verifiers.v1.session import RolloutSession
 
-from opencode_env.cli_agent import rollout as rollouts  # which imports this package
-from opencode_env.cli_agent.interception.config import GatewayConfig
+from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.interception.server import OnCall, RoleInterceptionServer
+from opencode_env.cli_agent.rollout import rollout_of
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
-_GRACE = "KEEPALIVE_GRACE_SECONDS"
+role_server = partial(RoleInterceptionServer, rollout_of=rollout_of)
+"""Makes a server that finds the state of its rollouts by their traces."""
 
 
-def is_reachable(server: InterceptionServer) -> bool:
+def _is_reachable(server: InterceptionServer) -> bool:
     """Whether a sandbox can reach the server, as far as is known."""
     watched = getattr(server, "watched", None)
     return watched is None or watched.present is not None
@@ -46,12 +48,12 @@ class RoleStaticPool(StaticInterceptionPool):
 
     def __init__(self, config: StaticInterceptionPoolConfig, *options: Any, **ours: Any) -> None:
         super().__init__(config, *options)
-        self.servers = [RoleInterceptionServer(server, *options, **ours) for server in config.servers]
+        self.servers = [role_server(server, *options, **ours) for server in config.servers]
 
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
         """A slot for one rollout, on a server that can be reached where there is one."""
-        server = min(self.servers, key=lambda server: (not is_reachable(server), server.load))
+        server = min(self.servers, key=lambda server: (not _is_reachable(server), server.load))
         async with server.acquire(session) as slot:
             yield slot
 
@@ -65,10 +67,10 @@ class RoleElasticPool(ElasticInterceptionPool):
 
     async def _server(self) -> InterceptionServer:
         for server in self.servers:
-            if server.load < self.config.multiplex and is_reachable(server):
+            if server.load < self.config.multiplex and _is_reachable(server):
                 return server
         config = InterceptionServerConfig(tunnel=PrimeTunnelConfig())
-        grown = RoleInterceptionServer(config, self.requires_tunnel, self.state_service_secrets, **self._ours)
+        grown = role_server(config, self.requires_tunnel, self.state_service_secrets, **self._ours)
         await self.stack.enter_async_context(grown)
         self.servers.append(grown)
         return grown
@@ -76,7 +78,7 @@ class RoleElasticPool(ElasticInterceptionPool):
     @asynccontextmanager
     async def acquire(self, session: RolloutSession) -> AsyncIterator[Slot]:
         """A slot for one rollout; leaving it ends the rollout's sub calls first."""
-        async with super().acquire(session) as slot, rollouts.rollout_of(session.trace).ending_sub_calls():
+        async with super().acquire(session) as slot, rollout_of(session.trace).ending_sub_calls():
             yield slot
 
 
@@ -91,7 +93,7 @@ def role_interception(
     options = (requires_tunnel, state_service_secrets)
     ours: dict[str, Any] = {"gateway": gateway, "on_call": on_call}
     if isinstance(config, InterceptionServerConfig):
-        return RoleInterceptionServer(config, *options, **ours)
+        return role_server(config, *options, **ours)
     if isinstance(config, StaticInterceptionPoolConfig):
         return RoleStaticPool(config, *options, **ours)
     assert isinstance(config, ElasticInterceptionPoolConfig)
@@ -101,12 +103,11 @@ def role_interception(
 @asynccontextmanager
 async def serving_by_role(env: Env[Any], gateway: GatewayConfig, on_call: OnCall) -> AsyncIterator[None]:
     """Hold an environment's serving resources, with role servers: what `Env.serving` of verifiers 0.4 does."""
-    if gateway.raise_open_files:
-        raise_open_files()
+    raise_open_files()
     async with env.shared_tools() as shared:
-        secrets = tuple(server.state_secret for server in shared.values() if server.state_secret)
+        state_secrets = tuple(server.state_secret for server in shared.values() if server.state_secret)
         outside = env._requires_tunnel(shared)
-        interception = role_interception(env.config.interception, outside, secrets, gateway, on_call)
+        interception = role_interception(env.config.interception, outside, state_secrets, gateway, on_call)
         async with _answering_after(gateway.answer_after if outside else None), interception:
             env._shared_tools = shared
             env._interception = interception
@@ -119,6 +120,9 @@ async def serving_by_role(env: Env[Any], gateway: GatewayConfig, on_call: OnCall
                 finally:
                     env._shared_tools = {}
                     env._interception = None
+
+
+_GRACE = "KEEPALIVE_GRACE_SECONDS"
 
 
 @asynccontextmanager
