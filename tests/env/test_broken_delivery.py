@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import verifiers.v1.interception.server as verifiers_server
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.serving import role_server
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Policy, Reply
 from verifiers.v1.interception import InterceptionServerConfig
 
@@ -41,7 +41,7 @@ async def broken(
     """One rollout over a wire that breaks; with a turn, and a tool that it runs, for each break, and a final answer."""
     turns = [*map(counting, range(len(breaks))), Reply(text=FINAL)]
     async with (
-        role_interception(InterceptionServerConfig()) as server,
+        role_server(InterceptionServerConfig()) as server,
         broken_wire(server.base_url, breaks) as wire,
     ):
         server.base_url = wire.url
