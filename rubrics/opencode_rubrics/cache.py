@@ -22,11 +22,8 @@ def cache_root() -> Path:
 
 
 def require_cache(*places: Path) -> None:
-    """Make the directories that caches lie in, where they are missing (blocking).
-
-    Raises:
-        SandboxError: this user cannot write one of them; the message says what to set.
-    """
+    """Make the directories that caches lie in, where they are missing (blocking); a `SandboxError` that says what to
+    set if this user cannot write one of them."""
     for place in places:
         try:
             place.mkdir(parents=True, exist_ok=True)

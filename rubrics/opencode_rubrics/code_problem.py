@@ -108,11 +108,7 @@ class CodeTests(BaseModel):
 
 
 def literal(text: str) -> Any:
-    """A value of JSON, or of Python; text that is neither is itself.
-
-    Raises:
-        ValueError: it holds a number of too many digits.
-    """
+    """A value of JSON, or of Python; text that is neither is itself. A `ValueError` for a number of too many digits."""
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text)
@@ -124,11 +120,8 @@ def literal(text: str) -> Any:
 
 def tagged(value: object) -> JsonValue:
     """A literal of Python as JSON that tells its kinds apart: a table of one entry, "tuple", "set" or "dict" (pairs),
-    stands for what is not a list. `call_function.py` writes results in this form.
-
-    Raises:
-        TypeError: it holds anything else, such as bytes.
-    """
+    stands for what is not a list. `call_function.py` writes results in this form. A `TypeError` if it holds anything
+    else, such as bytes."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict):

@@ -82,9 +82,8 @@ def read_rubric_config(value: object) -> object:
     `{type = "third-party", rubric = ID, options = {…}}` is another spelling of `{type = ID, …}`. Anything but a mapping
     is returned as it is, for pydantic to accept or to refuse.
 
-    Raises:
-        ValueError: there is no such rubric, or its class refuses the options, or a finished configuration names no
-            rubric, so that no other process could find it.
+    A `ValueError` if there is no such rubric, or its class refuses the options, or a finished configuration names no
+    rubric, so that no other process could find it.
     """
     if not isinstance(value, Mapping):
         if isinstance(value, RubricConfig) and not value.type:

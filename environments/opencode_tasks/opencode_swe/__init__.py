@@ -24,11 +24,8 @@ class OpenCodeSweTaskset(OpenCodeTaskset, vf.Taskset[OpenCodeTask, OpenCodeSweTa
     """Rows of eight known datasets, or with a column `swe` (`SweProblem`)."""
 
     def load(self) -> Iterator[OpenCodeTask]:
-        """Yield the tasks in the dataset's order.
-
-        Raises:
-            DatasetError: the dataset cannot be read, or a row is of no known form, or lacks what its form needs.
-        """
+        """Yield the tasks in the dataset's order; a `DatasetError` if it cannot be read, or a row is of no known form,
+        or lacks what its form needs."""
         # As in the taskset above: workers, which only get task data, need not import what reads datasets.
         from opencode_env.taskset.errors import show_message_alone
         from opencode_env.taskset.mapping import RowMapper

@@ -126,11 +126,8 @@ Fields = dict[str, Any]
 
 
 def swe_row(row: Row) -> Row:
-    """The row with the columns that every taskset of ours knows.
-
-    Raises:
-        DatasetError: its form is not known, or it lacks what its form needs.
-    """
+    """The row with the columns that every taskset of ours knows; a `DatasetError` if its form is not known, or it lacks
+    what its form needs."""
     if row.values.get("swe") is not None:
         return row
     fields = _form_of(row)(row)

@@ -45,13 +45,8 @@ class Reader:
         self._process = process
 
     async def ask(self, call: str, **content: Any) -> dict[str, Any]:
-        """The result of a method of `reading.Reading`.
-
-        Raises:
-            TreeError: what was given is refused.
-            ScoringError: the package of a parser lacks what the row needs.
-            ReaderError: the process has ended over it.
-        """
+        """The result of a method of `reading.Reading`; a `TreeError` if what was given is refused, a `ScoringError` if
+        the package of a parser lacks what the row needs, a `ReaderError` if the process has ended over it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
