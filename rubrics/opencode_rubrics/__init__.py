@@ -8,16 +8,14 @@ from rollout_sandbox.toolbox.scoring import ScoringError
 from rollout_sandbox.toolbox.workdir import in_workdir, work_directory, workdir_of
 
 from opencode_rubrics.answer import AnswerConfig, AnswerRubric
-from opencode_rubrics.cleanup import CleanupError, cleanup, run_cleanup
 from opencode_rubrics.code_problem import CodeTest, CodeTests
 from opencode_rubrics.code_tests import CodeTestsConfig, CodeTestsRubric
 from opencode_rubrics.environment_return import EnvironmentReturnConfig, EnvironmentReturnRubric
-from opencode_rubrics.group import RubricGroup, RubricGroupConfig
 from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
 from opencode_rubrics.judge import JudgeError, JudgeRubric, JudgeRubricConfig
-from opencode_rubrics.registry import AnyRubricConfig, live_rubric, rubrics_in_use
+from opencode_rubrics.registry import AnyRubricConfig, RubricGroup, RubricGroupConfig, live_rubric, rubrics_in_use
 from opencode_rubrics.remote_hybrid_math import RemoteHybridMathConfig, RemoteHybridMathRubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
+from opencode_rubrics.rubric import AnyTrace, CleanupError, Rubric, RubricConfig, cleanup, run_cleanup
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe_tests import SweTestsConfig, SweTestsRubric
 from opencode_rubrics.task_tests import TaskTestsConfig, TaskTestsRubric

@@ -5,15 +5,21 @@ Invariant: a wrong, missing or malformed answer is a reward of 0, a failure of t
 Scoring has two phases. A rubric prepares by the row and the configuration: whatever that raises is an error. Then it
 reads what the agent made: whatever that raises is the agent's, a reward of 0, unless a neutral answer of ours fails as
 well, or cannot be tried (`read_as_data`). Nobody needs to foresee what can be raised.
+
+Cleanup hooks run after scoring, whatever happened before: each exactly once and to its end, also when another raises
+anything, `SystemExit` included, and when the calling task is cancelled. A failure is told in the log and on the trace,
+never raised, so it cannot replace the error that ended the rollout. Only a user's interrupt goes on, once all have run.
 """
 
 import asyncio
+import functools
 import inspect
 import logging
 import math
+import signal
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
@@ -44,7 +50,8 @@ from typing_extensions import TypeVar
 from verifiers.v1.errors import boundary
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.types import AssistantMessage, UserMessage
-from verifiers.v1.utils.decorators import discover_decorated, invoke, seed, unseed
+from verifiers.v1.utils.aio import run_shielded
+from verifiers.v1.utils.decorators import discover_decorated, invoke, mark, seed, unseed
 from verifiers.v1.utils.generic import concrete_type
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
@@ -53,6 +60,8 @@ UNREADABLE = "answer_unreadable"
 """The metric that is 1 where reading what the agent made has failed, and 0 in every other rollout that is scored."""
 FAILURES_KEY = "unreadable"
 """Where `trace.info` lists these failures: `scorer`, `error` and `place` of each."""
+CLEANUP_FAILURES_KEY = "cleanup_failures"
+"""Where `trace.info` lists the cleanup hooks that failed, one text each."""
 SCORERS_KEY = "scorers"
 """Where `trace.info` names the version of each scorer, by the `type` of its configuration."""
 
@@ -76,6 +85,7 @@ class RubricConfig(BaseConfig):
 
 ConfigT = TypeVar("ConfigT", bound=RubricConfig)
 FieldT = TypeVar("FieldT")
+HookT = TypeVar("HookT", bound=Callable[..., object])
 
 AnyTrace = vf.Trace[Any, Any, Any]
 """A trace of any task."""
@@ -417,3 +427,72 @@ def _version_of(rubric: type[Any]) -> str:
 @cache
 def _package_version(package: str) -> str:
     return next((f"{name} {metadata.version(name)}" for name in metadata.packages_distributions().get(package, ())), "")
+
+
+class CleanupError(vf.RolloutError):
+    """A cleanup hook failed; `__cause__` is what it raised."""
+
+
+def cleanup(priority: int = 0, *, timeout: float | None = 60.0) -> Callable[[HookT], HookT]:
+    """Mark a method, plain or async, as a cleanup hook.
+
+    It asks by parameter name for any of `task` (task data), `trace` and `runtime`.
+
+    Args:
+        priority: Hooks of a higher priority run first.
+        timeout: Seconds after which an async hook is cancelled and reported as failed. `None`: no limit.
+    """
+    decorator: Callable[[HookT], HookT] = mark("cleanup", cleanup_priority=priority, cleanup_timeout=timeout)
+    return decorator
+
+
+async def run_cleanup(owners: Iterable[object], available: Mapping[str, object]) -> list[CleanupError]:
+    """Run the cleanup hooks of `owners`, highest priority first, and return the failures in that order.
+
+    Equal priorities run in the order of `owners`, then by name. Failures are logged and put on the trace in
+    `available` as well, because a cancelled caller never sees the list. Cancellation, and a user's `KeyboardInterrupt`
+    while a hook ran, are raised when every hook has run.
+    """
+    # `discover_decorated` sorts by name and the second sort is stable, so owners keep their order.
+    hooks = [hook for owner in owners for hook in discover_decorated(owner, "cleanup")]
+    hooks.sort(key=lambda hook: -getattr(hook, "cleanup_priority", 0))
+    return await run_shielded(_run_hooks(hooks, dict(available.items())))
+
+
+async def _run_hooks(hooks: list[Callable[..., object]], available: dict[str | type, Any]) -> list[CleanupError]:
+    failures: list[CleanupError] = []
+    interrupt: BaseException | None = None
+    for hook in hooks:
+        try:
+            async with asyncio.timeout(getattr(hook, "cleanup_timeout", None)):
+                result = invoke(hook, available)
+                if inspect.isawaitable(result):
+                    await result
+        # Whatever it is: the remaining hooks still have something to free. CancelledError can only be the hook's own
+        # here, or a closing event loop's.
+        except BaseException as error:
+            if _is_interrupt(error):
+                interrupt = error
+                continue
+            name = getattr(hook, "__qualname__", repr(hook))
+            failure = CleanupError(f'cleanup hook "{name}" failed: {type(error).__name__}: {said(error)}')
+            failure.__cause__ = error
+            logger.error("%s", failure, exc_info=error)
+            failures.append(failure)
+            if isinstance(trace := available.get("trace"), vf.Trace):
+                trace.info.setdefault(CLEANUP_FAILURES_KEY, []).append(str(failure))
+    if interrupt is not None:
+        raise interrupt
+    return failures
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether a signal handler raised it, and not the hook itself."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    if signal.default_int_handler in handlers:  # has no frame of its own
+        return True
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    plain = [handler.func if isinstance(handler, functools.partial) else handler for handler in handlers]
+    return codes[-1] in [getattr(handler, "__code__", None) for handler in plain]
