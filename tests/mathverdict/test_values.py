@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mathverdict.equality import equal
-from mathverdict.exact import Inexact, Undefined, power, root
-from mathverdict.expressions import equal_trees, read, real_number
-from mathverdict.tree import Unparsable
+from mathverdict.grammar import Unparsable
+from mathverdict.values import Inexact, Undefined, equal_trees, power, read, real_number, root
 
 whole = st.integers(-60, 60)
 

@@ -9,17 +9,26 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from .expressions import constant_apart, equal_trees, read, rounds_to
+from .grammar import Unparsable
 from .normalize import normalize, unescaped, without_lead
 from .notations import same_date, same_notation, same_progression
 from .numbers import read_number, same_number
 from .quantities import quantity_of, same_parts, same_quantity
 from .questions import Choice, answered_choice, reference_choice, same_choices
-from .realsets import real_set, same_set
 from .relations import Relation, is_name, is_solved, leaves_work, relation_of, same_relation, says, without_question
 from .renaming import bound_renamed, constants_renamed, named_alike, with_letters_of
-from .structure import Structure, are_strings, balanced, expanded, in_components, row_elements, structure_of
-from .tree import Unparsable
+from .structure import (
+    Structure,
+    are_strings,
+    balanced,
+    expanded,
+    in_components,
+    real_set,
+    row_elements,
+    same_set,
+    structure_of,
+)
+from .values import constant_apart, equal_trees, read, rounds_to
 from .words import meaning, same_words
 
 MAX_EXPRESSION_CHARS = 2000

@@ -7,10 +7,21 @@ there is none. Several different ones are all handed on, so that the verdict can
 import re
 from dataclasses import dataclass
 
-from .corrections import correction, introduces, supersedes, takes_back
 from .normalize import closing_bracket
-from .sentences import announced, clean_lines, displayed, displays_in_lines, repeats, stated, without_closing_words
-from .units import unit_behind
+from .quantities import unit_behind
+from .sentences import (
+    announced,
+    clean_lines,
+    correction,
+    displayed,
+    displays_in_lines,
+    introduces,
+    repeats,
+    stated,
+    supersedes,
+    takes_answer_back,
+    without_closing_words,
+)
 
 _NEAR = 300
 MAX_BARE_LINES = 12
@@ -146,7 +157,7 @@ def _final_boxes(text: str, question: str) -> Finals | None:
     if corrected := correction(text[boxes[-1].end :], boxes[-1].content):
         return Finals((corrected,))
     denied = _DENIED_BEFORE.search(_line_before(text, boxes[-1])) or _DENIED_BEHIND.match(text, boxes[-1].end)
-    if denied or takes_back(text[boxes[-1].end :]):
+    if denied or takes_answer_back(text[boxes[-1].end :]):
         return Finals(reason="taken_back")
     rivals, only_listed = [boxes[-1]], True
     for box, following in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):

@@ -7,11 +7,10 @@ functions and before figures alone: I(0).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
-
-from .tree import Node, Unparsable, number
 
 _FUNCTION_NAMES = (
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth arcsinh arccosh arctanh "
@@ -44,6 +43,49 @@ _MAX_TOKENS = 800
 _MAX_NESTING = 60
 _CLOSING = {"(": ")", "[": "]", "{": "}", "lfloor": "rfloor", "lceil": "rceil"}
 _FUNCTION_LETTERS = frozenset("fghFGHP")
+
+
+class Unparsable(ValueError):
+    """A text is not one expression of the notation that is read here."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation, number or name.
+
+    `kind` is "number" (`value`), "symbol" or "constant" (`name`), "add", "multiply", "divide", "negate", "power",
+    "call" (`name` is a known function), "opaque" (a function that nothing is known about) or "sum" and "prod"
+    (`name` is the index; the arguments are its bounds and the body).
+    """
+
+    kind: str
+    args: tuple["Node", ...] = ()
+    name: str = ""
+    value: Fraction = Fraction(0)
+    rounded: bool = False
+
+
+def number(value: Fraction | int, rounded: bool = False) -> Node:
+    return Node("number", value=Fraction(value), rounded=rounded)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    yield node
+    for arg in node.args:
+        yield from walk(arg)
+
+
+def symbols(node: Node) -> frozenset[str]:
+    """Names of the free variables."""
+    inside = frozenset().union(*(symbols(arg) for arg in node.args))
+    if node.kind == "symbol":
+        return inside | {node.name}
+    return inside - {node.name} if node.kind in {"sum", "prod"} else inside
+
+
+def is_rounded(node: Node) -> bool:
+    """Whether a decimal is part of the expression."""
+    return any(part.rounded for part in walk(node))
 
 
 def parse(text: str) -> Node:

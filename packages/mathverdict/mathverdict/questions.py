@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .expressions import rounds_to
 from .normalize import normalize, without_lead
 from .numbers import read_number
 from .relations import split_top
 from .structure import structure_of
+from .values import rounds_to
 from .words import as_words, bare_words, takes_back
 
 _LETTER = re.compile(

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .expressions import proportional, read
-from .tree import Node, Unparsable, symbols, walk
+from .grammar import Node, Unparsable, symbols, walk
+from .values import proportional, read
 from .words import as_words, takes_back
 
 _SIGN = r"\\(?:le|ge|ne|approx|equiv|sim|cong|perp|parallel|in|notin|subset|subseteq)(?![A-Za-z])|[=<>]"

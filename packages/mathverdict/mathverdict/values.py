@@ -1,20 +1,28 @@
-"""Values of expression trees: exact rationals where they are, else floating point of as many bits as the text needs.
+r"""Values of expression trees, and equality by them: exact rationals of bounded size where they are, else floating point
+of as many bits as the text needs, at several values of the variables.
 
-Invariant: a value is right to `slack` bits, whatever the size of the numbers in between: an addition whose terms are
-2^n times apart, an exponent or an argument of n bits makes the whole be computed again with n more bits. What needs
-more than `MAX_PRECISION` is `Undecidable`, never rounded to something that looks equal.
+Invariant: no rational of more than `MAX_BITS` bits is made. A value is right to `SLACK` bits, whatever the size of the
+numbers in between: an addition whose terms are 2^n times apart, an exponent or an argument of n bits makes the whole be
+computed again with n more bits. What needs more than `MAX_PRECISION` is `Undecidable`, and a difference. Equal means
+equal at every point where the reference is defined and real (or everywhere, if it never is).
 """
 
-from collections.abc import Callable, Mapping
+import math
+import operator
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache, partial, reduce
 from typing import Any, NamedTuple
 
 from mpmath import mp  # type: ignore[import-untyped]
 
-from . import exact
-from .exact import Inexact, Undefined
-from .tree import Node
+from .grammar import Node, is_rounded, parse, symbols, walk
+from .numbers import TOLERANCE, close
 
+MAX_BITS = 1 << 17
+_MAX_FACTORIAL = 9000
 MAX_PRECISION = 1 << 16
 SLACK = 160
 START = 256
@@ -24,6 +32,136 @@ _LOG_BASE = Fraction(1729, 211)
 """Of a logarithm without a base: neither 10 nor e, because both are meant by it."""
 Value = Any
 """A `Fraction`, or a real or complex number of mpmath."""
+_DECIMAL = re.compile(r"-?\d{1,400}(?:\.(?P<places>\d{0,400}))?", re.ASCII)
+_POINTS = 10
+_ENOUGH = 4
+_DENOMINATORS = (7, 11, 13, 17, 19)
+read = lru_cache(maxsize=256)(parse)
+
+
+class Inexact(ArithmeticError):
+    """The value is not a rational number, or one that is too long."""
+
+
+class Undefined(ArithmeticError):
+    """The expression has no value, such as a division by zero."""
+
+
+def bits(value: Fraction) -> int:
+    """Length of the longer part."""
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
+
+
+def add(left: Fraction, right: Fraction) -> Fraction:
+    _bounded(bits(left) + bits(right))
+    return left + right
+
+
+def multiply(left: Fraction, right: Fraction) -> Fraction:
+    _bounded(bits(left) + bits(right))
+    return left * right
+
+
+def divide(left: Fraction, right: Fraction) -> Fraction:
+    if right == 0:
+        raise Undefined("division by zero")
+    return multiply(left, 1 / right)
+
+
+def power(base: Fraction, exponent: Fraction) -> Fraction:
+    """Power; the real one for a root of odd order."""
+    if base == 0:
+        if exponent <= 0:
+            raise Undefined("zero to a power that is not positive")
+        return base
+    if abs(base) == 1 and exponent.denominator == 1:
+        return base if exponent.numerator % 2 else Fraction(1)
+    if exponent.denominator > 64 or bits(exponent) > 40:
+        raise Inexact
+    rooted = root(base, exponent.denominator)
+    _bounded(bits(rooted) * abs(exponent.numerator))
+    return rooted**exponent.numerator
+
+
+def root(value: Fraction, order: int) -> Fraction:
+    """The real root, if it is rational."""
+    if order == 1:
+        return value
+    if order < 1 or (value < 0 and order % 2 == 0):
+        raise Inexact
+    parts = [_integer_root(part, order) for part in (abs(value.numerator), value.denominator)]
+    found = Fraction(parts[0], parts[1])
+    return -found if value < 0 else found
+
+
+def _integer_root(value: int, order: int) -> int:
+    if order == 2:
+        found = math.isqrt(value)
+    elif bits(Fraction(value)) > 4096:
+        raise Inexact
+    else:
+        found = _nearest_root(value, order)
+    if found**order != value:
+        raise Inexact
+    return found
+
+
+def _nearest_root(value: int, order: int) -> int:
+    low, high = 0, 1 << (value.bit_length() // order + 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**order <= value else (low, middle - 1)
+    return low
+
+
+def _factorial(value: Fraction) -> Fraction:
+    if value.denominator != 1 or value > _MAX_FACTORIAL:
+        raise Inexact
+    return Fraction(math.factorial(value.numerator))
+
+
+def _double_factorial(value: Fraction) -> Fraction:
+    if value.denominator != 1 or not 0 <= value <= _MAX_FACTORIAL:
+        raise Inexact
+    return Fraction(math.prod(range(value.numerator, 1, -2)))
+
+
+def _binomial(top: Fraction, bottom: Fraction) -> Fraction:
+    if top.denominator != 1 or bottom.denominator != 1 or not 0 <= top <= _MAX_FACTORIAL:
+        raise Inexact
+    return Fraction(math.comb(top.numerator, bottom.numerator) if bottom >= 0 else 0)
+
+
+def _whole(values: tuple[Fraction, ...]) -> list[int]:
+    if any(value.denominator != 1 for value in values):
+        raise Inexact
+    return [value.numerator for value in values]
+
+
+_EXACT: dict[str, Callable[..., Fraction]] = {
+    "add": lambda *terms: reduce(add, terms),
+    "negate": operator.neg,
+    "multiply": multiply,
+    "divide": divide,
+    "power": power,
+    "factorial": _factorial,
+    "double_factorial": _double_factorial,
+    "binomial": _binomial,
+    "bmod": operator.mod,
+    "abs": abs,
+    "max": max,
+    "min": min,
+    "floor": lambda value: Fraction(math.floor(value)),
+    "ceiling": lambda value: Fraction(math.ceil(value)),
+    "gcd": lambda *values: Fraction(math.gcd(*_whole(values))),
+    "lcm": lambda *values: Fraction(math.lcm(*_whole(values))),
+    "root": lambda value, order: root(value, _whole((order,))[0]),
+}
+
+
+def _bounded(size: int) -> None:
+    if size > MAX_BITS:
+        raise Inexact
 
 
 class Undecidable(Exception):
@@ -97,7 +235,7 @@ class _Evaluator:
     def _real(self, value: Value) -> Value:
         if not isinstance(value, Fraction):
             return value
-        if (size := exact.bits(value)) > 64:
+        if (size := bits(value)) > 64:
             self.lost += size
         return real(value)
 
@@ -140,14 +278,14 @@ class _Evaluator:
             return self._root(args[0], args[1])
         if node.name == "log" and len(args) == 1:
             return mp.log(args[0]) / mp.log(real(_LOG_BASE))
-        if node.name not in _FUNCTIONS:
+        if node.name not in _ROUGH:
             raise Undecidable(node.name)
         limit = 20 if node.name in {"factorial", "double_factorial", "binomial"} else 4000
         if node.name in {"exp", "sinh", "cosh", "tanh", "coth"}:
             limit = _MAX_MAGNITUDE
         for arg in args if node.name not in {"ln", "log", "lg", "abs", "max", "min"} else ():
             self._small(arg, limit)
-        return _FUNCTIONS[node.name](*args)
+        return _ROUGH[node.name](*args)
 
     def _sum(self, args: list[Value]) -> Value:
         total = mp.mpf(0)
@@ -196,7 +334,7 @@ class _Evaluator:
 
 
 def _exactly(node: Node, args: list[Fraction]) -> Fraction:
-    function = exact.FUNCTIONS.get(node.name or node.kind)
+    function = _EXACT.get(node.name or node.kind)
     if function is None:
         raise Inexact
     return function(*args)
@@ -207,7 +345,7 @@ def _floor(value: Value) -> Value:
     return nearest if abs(value - nearest) < mp.ldexp(1, -80) else mp.floor(value)
 
 
-_FUNCTIONS: dict[str, Callable[..., Value]] = {
+_ROUGH: dict[str, Callable[..., Value]] = {
     "ln": mp.log, "lg": lambda value: mp.log(value, 10), "log": lambda value, base: mp.log(value) / mp.log(base),
     "exp": mp.exp, "abs": abs,
     "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "cot": mp.cot, "sec": mp.sec, "csc": mp.csc,
@@ -217,3 +355,145 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "factorial": mp.factorial, "double_factorial": mp.fac2, "binomial": mp.binomial,
     "floor": _floor, "ceiling": lambda value: -_floor(-value), "max": max, "min": min,
 }  # fmt: skip
+
+
+def equal_trees(gold: Node, given: Node) -> bool:
+    if gold == given:
+        return True
+    if not symbols(given) <= symbols(gold):
+        return False
+    return _equal_everywhere(gold, given, partial(same_value, rounded=is_rounded(gold) or is_rounded(given)))
+
+
+def proportional(gold: Node, given: Node) -> int:
+    """1 or -1 if `given` is `gold` times a constant of which the real part has that sign, 0 if it is not one, or both
+    are the same everywhere, so that they say nothing of their letters."""
+    ratios: list[Value] = []
+    values: list[Value] = []
+    rounded = is_rounded(gold) or is_rounded(given)
+
+    def steady(left: Value, right: Value, accuracy: int) -> bool:
+        if not values or (len(values) < 2 and not same_value(values[0], left, accuracy, rounded=False)):
+            values.append(left)
+        if left == 0 or right == 0:
+            return bool(left == 0 and right == 0)
+        if isinstance(left, Fraction) != isinstance(right, Fraction):
+            left, right = real(left), real(right)
+        ratios.append(right / left)
+        return same_value(ratios[0], ratios[-1], accuracy, rounded)
+
+    if not _equal_everywhere(gold, given, steady) or not ratios or len(values) < 2:
+        return 0
+    ratio = ratios[0]
+    return 1 if (ratio if isinstance(ratio, Fraction) else mp.re(ratio)) > 0 else -1
+
+
+def constant_apart(gold: Node, given: Node) -> bool:
+    """Whether the two differ by the same number everywhere."""
+    first: dict[str, Value] = {}
+
+    def agree(left: Value, right: Value, accuracy: int) -> bool:
+        apart = real(left) - real(right)
+        off = abs(first.setdefault("", apart) - apart)
+        return bool(off <= mp.ldexp(1 + abs(real(left)), -min(accuracy, SLACK) // 2))
+
+    return symbols(given) <= symbols(gold) and _equal_everywhere(gold, given, agree)
+
+
+def same_value(left: Value, right: Value, accuracy: int, rounded: bool) -> bool:
+    """Whether two values agree: exactly, to all `accuracy` bits that are right, or to the digits of a decimal."""
+    if isinstance(left, Fraction) and isinstance(right, Fraction):
+        return close(left, right, rounded)
+    a, b = real(left), real(right)
+    rough_difference, rough_size = abs(a - b), max(abs(a), abs(b))
+    if rough_difference <= mp.ldexp(rough_size, -accuracy):
+        return True
+    return bool(rounded and rough_difference <= real(TOLERANCE) * min(mp.mpf(1), rough_size))
+
+
+def _equal_everywhere(gold: Node, given: Node, agree: Any) -> bool:
+    names = sorted(symbols(gold) | symbols(given))
+    complex_gold = any(part.kind == "constant" and part.name == "i" for part in walk(gold))
+    if not names:
+        return bool(_agree_at(gold, given, {}, agree))
+    tried = 0
+    skipped: list[dict[str, Fraction]] = []
+    for point in points(names, _counted(gold) | _counted(given)):
+        verdict = _agree_at(gold, given, point, agree, only_real=not complex_gold)
+        if verdict is None:
+            skipped.append(point)
+        elif not verdict:
+            return False
+        else:
+            tried += 1
+    if tried >= _ENOUGH:
+        return True
+    return tried == 0 and all(_agree_at(gold, given, point, agree) for point in skipped)
+
+
+def _agree_at(gold: Node, given: Node, point: dict[str, Fraction], agree: Any, only_real: bool = False) -> bool | None:
+    try:
+        left = value_of(gold, point)
+    except Undefined:
+        return None
+    except Undecidable:
+        return False
+    if (
+        only_real
+        and not isinstance(left.value, Fraction)
+        and abs(mp.im(left.value)) > mp.ldexp(abs(left.value), -SLACK)
+    ):
+        return None
+    try:
+        right = value_of(given, point, left.precision)
+        if right.precision > left.precision:
+            left = value_of(gold, point, right.precision)
+    except (Undefined, Undecidable):
+        return False
+    with mp.workprec(max(left.precision, right.precision)):
+        return bool(agree(left.value, right.value, min(left.accuracy, right.accuracy)))
+
+
+def _counted(node: Node) -> frozenset[str]:
+    """The variables in the bounds of sums: whole numbers."""
+    series = [part for part in walk(node) if part.kind in {"sum", "prod"}]
+    return frozenset().union(*(symbols(bound) for part in series for bound in part.args[:2]))
+
+
+def points(names: list[str], counted: frozenset[str] = frozenset()) -> Iterator[dict[str, Fraction]]:
+    """Values of the variables: near zero, larger, and of either sign; always the same for the same names."""
+    for index in range(_POINTS):
+        generator = random.Random(f"{index}")
+        point = {}
+        for name in names:
+            top = generator.randint(1, 6) if index < 3 else generator.randint(8, 60)
+            value = Fraction(top, generator.choice(_DENOMINATORS))
+            point[name] = -value if index >= 6 and generator.random() < 0.7 else value
+            if name in counted:
+                point[name] = Fraction(index + 1 + len(name))
+        yield point
+
+
+def real_number(text: str) -> Any:
+    """The real value of a spelled expression without variables; `None` if it is anything else."""
+    try:
+        node = read(text)
+        if symbols(node):
+            return None
+        value = value_of(node, {}).value
+    except (ValueError, Undefined, Undecidable):
+        return None
+    if isinstance(value, Fraction):
+        return value
+    return mp.re(value) if abs(mp.im(value)) <= mp.ldexp(abs(value), -SLACK) else None
+
+
+def rounds_to(exact: str, rounded: str, share: int = 100) -> bool:
+    """Whether the decimal `rounded` is half of its last place, and 1/`share`, from the number `exact` at most."""
+    figure, value = _DECIMAL.fullmatch(rounded.replace(",", "")), real_number(exact)
+    if figure is None or value is None:
+        return False
+    with mp.workprec(START):
+        left, right = real(value), real(Fraction(figure[0]))
+        place = mp.mpf(10) ** -len(figure["places"] or "")
+        return bool(abs(left - right) <= min(abs(left) / share, place * 0.501))
