@@ -16,7 +16,7 @@ from .numbers import read_number, same_number
 from .quantities import quantity_of, same_parts, same_quantity
 from .questions import Choice, answered_choice, reference_choice, same_choices
 from .relations import Relation, is_name, is_solved, leaves_work, relation_of, same_relation, says, without_question
-from .renaming import bound_renamed, constants_renamed, named_alike, with_letters_of
+from .renaming import renamed, without_domains
 from .structure import (
     Structure,
     are_strings,
@@ -73,10 +73,10 @@ def compare(reference: str, answer: str, depth: int = 0) -> Comparison:
         return Comparison(True, "choice")
     elif (decided := same_words(reference, answer)) is not None:
         return Comparison(decided, "words")
-    return _compare_formulas(*with_letters_of(reference, answer), depth)
+    return _compare_formulas(*without_domains(reference, answer), depth)
 
 
-def _compare_formulas(reference: str, answer: str, depth: int) -> Comparison:
+def _compare_formulas(reference: str, answer: str, free: frozenset[str], depth: int) -> Comparison:
     gold, given = normalize(reference), normalize(answer)
     if gold == given and gold:
         return Comparison(True, "text")
@@ -87,9 +87,8 @@ def _compare_formulas(reference: str, answer: str, depth: int) -> Comparison:
         return Comparison(False, "unevaluated")
     if (amounts := same_parts(gold, given)) is not None:
         return Comparison(amounts, "quantity")
-    given = bound_renamed(gold, named_alike(gold, given))
     found = Comparison(False, "text")
-    for text in (given, *constants_renamed(gold, given)):
+    for text in renamed(gold, given, free):
         left, right = in_components(expanded(gold), expanded(text))
         found = Comparison(True, "text") if left == right else _compare_normalized(left, right, depth)
         if found.equal:
