@@ -1,10 +1,9 @@
-r"""Values of expression trees, and equality by them: exact rationals of bounded size where they are, else floating point
-of as many bits as the text needs, at several values of the variables.
+r"""Values of expression trees, and equality by them.
 
-Invariant: no rational of more than `MAX_BITS` bits is made. A value is right to `SLACK` bits, whatever the size of the
-numbers in between: an addition whose terms are 2^n times apart, an exponent or an argument of n bits makes the whole be
-computed again with n more bits. What needs more than `MAX_PRECISION` is `Undecidable`, and a difference. Equal means
-equal at every point where the reference is defined and real (or everywhere, if it never is).
+Invariant: a value is an exact rational of at most `MAX_BITS` bits where it can be, else right to `SLACK` bits, whatever
+the size of the numbers in between: an addition whose terms are 2^n times apart, an exponent or an argument of n bits
+makes the whole be computed again with n more bits. What needs more than `MAX_PRECISION` bits is a difference.
+Equal means equal at every point where the reference is defined and real (or everywhere, if it never is).
 """
 
 import math
@@ -23,6 +22,7 @@ from .numbers import TOLERANCE, close
 
 MAX_BITS = 1 << 17
 _MAX_FACTORIAL = 9000
+_MAX_ROOT_BITS = 4096
 MAX_PRECISION = 1 << 16
 SLACK = 160
 START = 256
@@ -48,7 +48,6 @@ class Undefined(ArithmeticError):
 
 
 def bits(value: Fraction) -> int:
-    """Length of the longer part."""
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
@@ -69,7 +68,6 @@ def divide(left: Fraction, right: Fraction) -> Fraction:
 
 
 def power(base: Fraction, exponent: Fraction) -> Fraction:
-    """Power; the real one for a root of odd order."""
     if base == 0:
         if exponent <= 0:
             raise Undefined("zero to a power that is not positive")
@@ -84,7 +82,6 @@ def power(base: Fraction, exponent: Fraction) -> Fraction:
 
 
 def root(value: Fraction, order: int) -> Fraction:
-    """The real root, if it is rational."""
     if order == 1:
         return value
     if order < 1 or (value < 0 and order % 2 == 0):
@@ -97,43 +94,18 @@ def root(value: Fraction, order: int) -> Fraction:
 def _integer_root(value: int, order: int) -> int:
     if order == 2:
         found = math.isqrt(value)
-    elif bits(Fraction(value)) > 4096:
+    elif value.bit_length() > _MAX_ROOT_BITS:
         raise Inexact
     else:
-        found = _nearest_root(value, order)
+        with mp.workprec(value.bit_length() + 64):
+            found = int(mp.nint(mp.root(value, order)))
     if found**order != value:
         raise Inexact
     return found
 
 
-def _nearest_root(value: int, order: int) -> int:
-    low, high = 0, 1 << (value.bit_length() // order + 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if middle**order <= value else (low, middle - 1)
-    return low
-
-
-def _factorial(value: Fraction) -> Fraction:
-    if value.denominator != 1 or value > _MAX_FACTORIAL:
-        raise Inexact
-    return Fraction(math.factorial(value.numerator))
-
-
-def _double_factorial(value: Fraction) -> Fraction:
-    if value.denominator != 1 or not 0 <= value <= _MAX_FACTORIAL:
-        raise Inexact
-    return Fraction(math.prod(range(value.numerator, 1, -2)))
-
-
-def _binomial(top: Fraction, bottom: Fraction) -> Fraction:
-    if top.denominator != 1 or bottom.denominator != 1 or not 0 <= top <= _MAX_FACTORIAL:
-        raise Inexact
-    return Fraction(math.comb(top.numerator, bottom.numerator) if bottom >= 0 else 0)
-
-
-def _whole(values: tuple[Fraction, ...]) -> list[int]:
-    if any(value.denominator != 1 for value in values):
+def _whole(*values: Fraction, most: int | None = None) -> list[int]:
+    if any(value.denominator != 1 or (most and not 0 <= value <= most) for value in values):
         raise Inexact
     return [value.numerator for value in values]
 
@@ -144,18 +116,18 @@ _EXACT: dict[str, Callable[..., Fraction]] = {
     "multiply": multiply,
     "divide": divide,
     "power": power,
-    "factorial": _factorial,
-    "double_factorial": _double_factorial,
-    "binomial": _binomial,
+    "factorial": lambda value: Fraction(math.factorial(*_whole(value, most=_MAX_FACTORIAL))),
+    "double_factorial": lambda value: Fraction(math.prod(range(*_whole(value, most=_MAX_FACTORIAL), 1, -2))),
+    "binomial": lambda *pair: Fraction(math.comb(*_whole(*pair, most=_MAX_FACTORIAL))),
     "bmod": operator.mod,
     "abs": abs,
     "max": max,
     "min": min,
     "floor": lambda value: Fraction(math.floor(value)),
     "ceiling": lambda value: Fraction(math.ceil(value)),
-    "gcd": lambda *values: Fraction(math.gcd(*_whole(values))),
-    "lcm": lambda *values: Fraction(math.lcm(*_whole(values))),
-    "root": lambda value, order: root(value, _whole((order,))[0]),
+    "gcd": lambda *values: Fraction(math.gcd(*_whole(*values))),
+    "lcm": lambda *values: Fraction(math.lcm(*_whole(*values))),
+    "root": lambda value, order: root(value, *_whole(order)),
 }
 
 
@@ -225,9 +197,10 @@ class _Evaluator:
         return self._applied(node, args)
 
     def _applied(self, node: Node, args: list[Value]) -> Value:
-        if all(isinstance(arg, Fraction) for arg in args):
+        exactly = _EXACT.get(node.name or node.kind)
+        if exactly and all(isinstance(arg, Fraction) for arg in args):
             try:
-                return _exactly(node, args)
+                return exactly(*args)
             except Inexact:
                 pass
         return self._roughly(node, [self._real(arg) for arg in args])
@@ -241,10 +214,8 @@ class _Evaluator:
 
     def _series(self, node: Node) -> Value:
         low, high = (self.value(arg) for arg in node.args[:2])
-        if (
-            not all(isinstance(end, Fraction) and end.denominator == 1 for end in (low, high))
-            or high - low > _MAX_TERMS
-        ):
+        whole = all(isinstance(end, Fraction) and end.denominator == 1 for end in (low, high))
+        if not whole or high - low > _MAX_TERMS:
             raise Undecidable("the bounds of a sum")
         outside, step = self._point, Node("add" if node.kind == "sum" else "multiply")
         total: Value = Fraction(int(node.kind == "prod"))
@@ -266,12 +237,8 @@ class _Evaluator:
     def _roughly(self, node: Node, args: list[Value]) -> Value:
         if node.kind == "add":
             return self._sum(args)
-        if node.kind == "multiply":
-            return args[0] * args[1]
-        if node.kind == "divide":
-            return args[0] / args[1]
-        if node.kind == "negate":
-            return -args[0]
+        if node.kind in _SIMPLE:
+            return _SIMPLE[node.kind](*args)
         if node.kind == "power":
             return self._power(args[0], args[1])
         if node.name == "root":
@@ -307,23 +274,17 @@ class _Evaluator:
 
     def _power(self, base: Value, exponent: Value) -> Value:
         self._small(exponent, _MAX_MAGNITUDE)
-        if base == 0:
-            if mp.re(exponent) <= 0:
-                raise Undefined("zero to a power that is not positive")
-            return mp.mpf(0)
-        size = abs(mp.mag(base))
+        size = abs(mp.mag(base)) if base else 0
         if size > 1 << _MAX_MAGNITUDE:
             raise Undecidable("too large")
         self.lost += int(mp.mag(size + 1))
         return mp.power(base, exponent)
 
     def _root(self, value: Value, order: Value) -> Value:
-        if mp.im(order) == 0 and mp.isint(order) and 1 < order <= 64:
-            odd = int(order) % 2 == 1
-            if odd and mp.im(value) == 0 and mp.re(value) < 0:
-                return -mp.root(-mp.re(value), int(order))
-            return mp.root(value, int(order))
-        return self._power(value, 1 / order)
+        if mp.im(order) != 0 or not mp.isint(order) or not 1 < order <= 64:
+            return self._power(value, 1 / order)
+        negative = order % 2 == 1 and mp.im(value) == 0 and mp.re(value) < 0
+        return -mp.root(-mp.re(value), int(order)) if negative else mp.root(value, int(order))
 
     def _small(self, value: Value, limit: int) -> Value:
         size = mp.mag(value) if value != 0 else 0
@@ -333,18 +294,16 @@ class _Evaluator:
         return value
 
 
-def _exactly(node: Node, args: list[Fraction]) -> Fraction:
-    function = _EXACT.get(node.name or node.kind)
-    if function is None:
-        raise Inexact
-    return function(*args)
-
-
 def _floor(value: Value) -> Value:
     nearest = mp.nint(value)
     return nearest if abs(value - nearest) < mp.ldexp(1, -80) else mp.floor(value)
 
 
+_SIMPLE: dict[str, Callable[..., Value]] = {
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "negate": operator.neg,
+}
 _ROUGH: dict[str, Callable[..., Value]] = {
     "ln": mp.log, "lg": lambda value: mp.log(value, 10), "log": lambda value, base: mp.log(value) / mp.log(base),
     "exp": mp.exp, "abs": abs,
@@ -358,10 +317,8 @@ _ROUGH: dict[str, Callable[..., Value]] = {
 
 
 def equal_trees(gold: Node, given: Node) -> bool:
-    if gold == given:
-        return True
-    if not symbols(given) <= symbols(gold):
-        return False
+    if gold == given or not symbols(given) <= symbols(gold):
+        return gold == given
     return _equal_everywhere(gold, given, partial(same_value, rounded=is_rounded(gold) or is_rounded(given)))
 
 
@@ -376,7 +333,7 @@ def proportional(gold: Node, given: Node) -> int:
         if not values or (len(values) < 2 and not same_value(values[0], left, accuracy, rounded=False)):
             values.append(left)
         if left == 0 or right == 0:
-            return bool(left == 0 and right == 0)
+            return bool(left == right)
         if isinstance(left, Fraction) != isinstance(right, Fraction):
             left, right = real(left), real(right)
         ratios.append(right / left)
@@ -416,19 +373,15 @@ def _equal_everywhere(gold: Node, given: Node, agree: Any) -> bool:
     complex_gold = any(part.kind == "constant" and part.name == "i" for part in walk(gold))
     if not names:
         return bool(_agree_at(gold, given, {}, agree))
-    tried = 0
-    skipped: list[dict[str, Fraction]] = []
+    tried, skipped = 0, []
     for point in points(names, _counted(gold) | _counted(given)):
         verdict = _agree_at(gold, given, point, agree, only_real=not complex_gold)
         if verdict is None:
             skipped.append(point)
         elif not verdict:
             return False
-        else:
-            tried += 1
-    if tried >= _ENOUGH:
-        return True
-    return tried == 0 and all(_agree_at(gold, given, point, agree) for point in skipped)
+        tried += verdict is not None
+    return tried >= _ENOUGH or (tried == 0 and all(_agree_at(gold, given, point, agree) for point in skipped))
 
 
 def _agree_at(gold: Node, given: Node, point: dict[str, Fraction], agree: Any, only_real: bool = False) -> bool | None:
@@ -438,11 +391,7 @@ def _agree_at(gold: Node, given: Node, point: dict[str, Fraction], agree: Any, o
         return None
     except Undecidable:
         return False
-    if (
-        only_real
-        and not isinstance(left.value, Fraction)
-        and abs(mp.im(left.value)) > mp.ldexp(abs(left.value), -SLACK)
-    ):
+    if only_real and not _is_real(left.value):
         return None
     try:
         right = value_of(given, point, left.precision)
@@ -485,7 +434,11 @@ def real_number(text: str) -> Any:
         return None
     if isinstance(value, Fraction):
         return value
-    return mp.re(value) if abs(mp.im(value)) <= mp.ldexp(abs(value), -SLACK) else None
+    return mp.re(value) if _is_real(value) else None
+
+
+def _is_real(value: Value) -> bool:
+    return isinstance(value, Fraction) or bool(abs(mp.im(value)) <= mp.ldexp(abs(value), -SLACK))
 
 
 def rounds_to(exact: str, rounded: str, share: int = 100) -> bool:
