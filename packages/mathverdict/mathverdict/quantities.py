@@ -58,7 +58,7 @@ _COUNTED_NAMES = (
     "column cell handshake committee function polynomial zero intersection revolution rotation gram item person kid "
     "sandwich muffin donut doughnut cupcake pie lemon peach pear plum grape strawberry cherry mango carrot potato "
     "tomato bean seed leaf petal rose widget photo picture song movie video lattice "
-    "class total work job way trip distance tank circle money class whole day hour year week town population "
+    "class total work job distance tank money whole day hour year week town population "
     "molecule atom electron proton neutron particle photon ion"
 )
 COUNTED = frozenset(_COUNTED_NAMES.split(" "))
@@ -126,8 +126,8 @@ _DEGREES = re.compile(
     r"\s*(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree)\s*(?:\\text\{\s*(?P<marked>[CFK])\s*\}|(?P<scale>[CF]))?$"
 )
 _MINUTES = re.compile(
-    r"(?P<degrees>-?\d+)\s*\^\s*\{?\s*\\circ\s*\}?\s*(?P<minutes>\d+)\s*(?:'|\^\s*\{?\s*\\prime\s*\}?)"
-    r"(?:\s*(?P<seconds>\d+)\s*(?:''|\"|\^\s*\{\s*\\prime\s*\\prime\s*\}))?"
+    r"(?P<sign>-?)(?P<degrees>\d+)\s*\^\s*\{?\s*\\circ\s*\}?\s*(?P<minutes>[0-5]?\d)\s*(?:'|\^\s*\{?\s*\\prime\s*\}?)"
+    r"(?:\s*(?P<seconds>[0-5]?\d)\s*(?:''|\"|\^\s*\{\s*\\prime\s*\\prime\s*\}))?"
 )
 _COMPOUND = (
     re.compile(r"(?P<figure>.*?[\d)}])\s*(?P<unit>(?:\\mu\s*)?\\text\s*\{.*)", re.DOTALL),
@@ -178,7 +178,8 @@ def quantity_of(text: str) -> Quantity:
     if found := _DEGREES.search(text):
         return Quantity(text[: found.start()].strip(), "degree" + (found["marked"] or found["scale"] or ""))
     if found := _MINUTES.fullmatch(text):
-        return _angle(found.groupdict())
+        seconds = 60 * int(found["minutes"]) + int(found["seconds"] or 0)
+        return Quantity(f"{found['sign']}({found['degrees']}+\\frac{{{seconds}}}{{3600}})", "degree")
     if compound := _compound(text):
         return compound
     for pattern in (_MARKED, _SPACED, _JOINED):
@@ -193,26 +194,15 @@ def quantity_of(text: str) -> Quantity:
     return Quantity(text)
 
 
-def _angle(groups: dict[str, str | None]) -> Quantity:
-    minutes, seconds = int(groups["minutes"] or 0), int(groups["seconds"] or 0)
-    if minutes > 59 or seconds > 59:
-        return Quantity("", "no angle", known=False)
-    degrees = abs(int(groups["degrees"] or 0)) * 3600 + minutes * 60 + seconds
-    sign = "-" if (groups["degrees"] or "").startswith("-") else ""
-    return Quantity(f"{sign}\\frac{{{degrees}}}{{3600}}", "degree")
-
-
 def _compound(text: str) -> Quantity | None:
     r"""A quantity in a unit made of several, such as `\text{J/(mol K)}`, or with a Greek letter."""
     for pattern in _COMPOUND:
         if (found := pattern.fullmatch(text)) is None or not measure(unit := _bare_unit(found)):
             continue
-        several = len(re.findall(r"[A-Za-z]+", unit)) > 1 or "-" in unit
-        if several and "squ" not in unit and "cub" not in unit:
-            known = "\\text" in found["unit"] or "/" in unit or "per" in unit
+        several = (len(re.findall(r"[A-Za-z]+", unit)) > 1 or "-" in unit) and not re.search("squ|cub", unit)
+        if several or r"\Omega" in unit:
+            known = several and ("\\text" in found["unit"] or "/" in unit or "per" in unit)
             return Quantity(found["figure"].strip(), unit, known)
-        if r"\Omega" in unit:
-            return Quantity(found["figure"].strip(), unit, known=False)
     return None
 
 
@@ -260,13 +250,6 @@ def _is_part(whole: Quantity, part: Quantity) -> bool:
     return number is not None and scale is not None and scale < 1 and number.value * scale < 1
 
 
-def _same_unit(gold: Quantity, given: Quantity) -> bool:
-    """Whether the units allow the figures to be the same: an answer may leave a unit out, or add a known one."""
-    if not given.unit:
-        return gold.unit not in _DIRECTIONS
-    return gold.unit == given.unit if gold.unit else given.known
-
-
 def _canonical(groups: dict[str, str | None]) -> str:
     name = groups["name"] or ""
     canonical = next((known for pattern, known in _NAMES if pattern.fullmatch(name)), "")
@@ -292,35 +275,44 @@ def same_quantity(gold: Quantity, given: Quantity, equal: Equal) -> bool:
         wanted = read_number(gold.figure)
         converted = Plain(number.value * scale, number.rounded, number.percent)
         return same_number(wanted, converted) if wanted else equal(gold.figure, str(converted.value))
-    angles = _same_angle(gold, given, equal)
-    if angles is not None:
-        return angles
-    if given.unit == "cent" and not gold.unit:
-        # Like a percent sign it makes the figure a hundredth.
-        return False
-    if given.unit == "degree" and not gold.unit:
-        value = real_number(gold.figure)
-        if value is None or value <= _FULL_TURN:
-            return False
+    # A multiple of π without a unit, beside degrees, is in radians.
+    if {side.unit or ("rad" if r"\pi" in side.figure else "") for side in (gold, given)} == {"degree", "rad"}:
+        turn = r"\frac{180}{\pi}" if gold.unit == "degree" else r"\frac{\pi}{180}"
+        return equal(gold.figure, rf"({given.figure})\cdot {turn}")
     return _same_unit(gold, given) and equal(gold.figure, given.figure)
 
 
-def _same_angle(gold: Quantity, given: Quantity, equal: Equal) -> bool | None:
-    """Whether two angles are the same, of which one is in degrees and the other in radians; else `None`."""
-    # A multiple of π without a unit, beside degrees, is in radians.
-    units = {side.unit or ("rad" if r"\pi" in side.figure else "") for side in (gold, given)}
-    if units != {"degree", "rad"}:
-        return None
-    turn = r"\frac{180}{\pi}" if gold.unit == "degree" else r"\frac{\pi}{180}"
-    return equal(gold.figure, rf"({given.figure})\cdot {turn}")
+def _same_unit(gold: Quantity, given: Quantity) -> bool:
+    """Whether the units allow the figures to be the same: an answer may leave a unit out, or add a known one."""
+    if not given.unit:
+        return gold.unit not in _DIRECTIONS
+    if gold.unit:
+        return gold.unit == given.unit
+    if given.unit == "degree":
+        value = real_number(gold.figure)
+        return value is not None and bool(value > _FULL_TURN)
+    # Like a percent sign, cents make the figure a hundredth.
+    return given.known and given.unit != "cent"
 
 
 def same_parts(gold: str, given: str) -> bool | None:
     """Whether two texts of which one has several parts ("2 h 15 min") are the same amount; `None` if neither has."""
-    if not _parts_of(gold) and not _parts_of(given):
+    parts = [_parts_of(text) for text in (gold, given)]
+    if not any(parts):
         return None
-    left, right = (_total(_parts_of(text) or [quantity_of(text)]) for text in (gold, given))
-    return left is not None and right is not None and left[1] == right[1] and same_number(left[0], right[0])
+    wanted, found = (found or [quantity_of(text)] for found, text in zip(parts, (gold, given), strict=True))
+    left, right = (_total(amounts, wanted[0].unit) for amounts in (wanted, found))
+    return left is not None and right is not None and same_number(left, right)
+
+
+def _total(amounts: list[Quantity], unit: str) -> Plain | None:
+    numbers = [read_number(amount.figure) for amount in amounts]
+    scales = [_scale(unit, amount.unit) for amount in amounts]
+    pairs = [(number, scale) for number, scale in zip(numbers, scales, strict=True) if number and scale]
+    if len(pairs) < len(amounts) or any(number.percent for number, _ in pairs):
+        return None
+    value = sum((number.value * scale for number, scale in pairs), Fraction(0))
+    return Plain(value, any(number.rounded for number, _ in pairs))
 
 
 def _scale(gold: str, given: str) -> Fraction | None:
@@ -329,19 +321,6 @@ def _scale(gold: str, given: str) -> Fraction | None:
     if left is None or right is None or left.dimensions != right.dimensions:
         return None
     return right.factor / left.factor
-
-
-def _total(parts: list[Quantity]) -> tuple[Plain, tuple[tuple[str, int], ...]] | None:
-    found: list[tuple[Plain, Measure]] = []
-    for part in parts:
-        number, unit = read_number(part.figure), measure(part.unit)
-        if number is None or unit is None or number.percent:
-            return None
-        found.append((number, unit))
-    if len({unit.dimensions for _, unit in found}) != 1:
-        return None
-    value = sum((number.value * unit.factor for number, unit in found), Fraction(0))
-    return Plain(value, any(number.rounded for number, _ in found)), found[0][1].dimensions
 
 
 def measure(text: str) -> Measure | None:
