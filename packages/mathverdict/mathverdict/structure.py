@@ -1,18 +1,15 @@
-r"""The outer form of an answer: a list, tuple, interval, set, matrix or union, with its elements as text; the form of a
-vector or matrix beside another: `\mathbf{i}+2\mathbf{j}` as (1, 2), half a matrix as the halves of its cells; and sets of
-real numbers: intervals, their unions, inequalities in one variable, `\mathbb{R}` without some points.
+r"""The outer form of an answer, with its elements as text: a list, tuple, interval, set, matrix or union; vectors in
+components and matrices with a factor; and sets of real numbers: intervals, inequalities in one variable.
 
 Invariant: only brackets and separators at the top level count; elements are never interpreted here, only written out.
-Only a sum in which every term has exactly one unit vector is a vector, and only one factor that is a number stands
-before a tuple. A set of reals is its sorted pieces, disjoint and as long as they can be, so that two texts mean the same
-set if and only if their pieces are the same.
+A set of reals is its sorted pieces, disjoint and as long as they can be, so that two texts mean the same set if and
+only if their pieces are the same.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from functools import cmp_to_key, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpmath import mp  # type: ignore[import-untyped]
 
@@ -37,12 +34,11 @@ _NAMED_MATRIX = re.compile(
 )
 _ONE_NAME = re.compile(r"(?:[A-Za-z]|\\lambda)\s*=\s*(?P<values>[^=<>,]+,[^=<>]+)")
 _PLUS_MINUS = re.compile(r"\\pm(?![a-z])")
-_UNIT = (
-    r"\\text\{\s*([ijk])\s*\}|\\(?:vec|hat|bar|mathbf|boldsymbol|widehat|overrightarrow)\s*"
-    r"(?:\{\s*\\?([ijk])(?:math)?\s*\}|\s\\?([ijk])(?:math)?(?![A-Za-z]))"
+_UNIT_VECTOR = re.compile(
+    r"(?P<before>[\w)}]\s*)?(?:\\cdot\s*)?(?:\\text\{\s*([ijk])\s*\}"
+    r"|\\(?:vec|hat|bar|mathbf|boldsymbol|widehat|overrightarrow)\s*"
+    r"(?:\{\s*\\?([ijk])(?:math)?\s*\}|\s\\?([ijk])(?:math)?(?![A-Za-z]))|(?<![A-Za-z\\])([ijk])(?![A-Za-z]))"
 )
-_MARKED = re.compile(_UNIT)
-_ANY = re.compile(rf"{_UNIT}|(?<![A-Za-z\\])([ijk])(?![A-Za-z])")
 _SCALED_MATRIX = re.compile(
     r"(?P<factor>[^&=]*?[^&=\s])\s*(?:\\cdot\s*)?\\begin\{(?P<name>[pbB]?matrix)\}(?P<rows>.*)\\end\{(?P=name)\}",
     re.DOTALL,
@@ -53,7 +49,6 @@ _SCALED_TUPLE = re.compile(
 _IDENTITY = re.compile(r"I(?:\s*_\s*\{?\s*(\d)(?:\s*\\cdot\s*\d)?\s*\}?)?")
 _INFINITE = re.compile(r"(?P<sign>[+-]?)\s*\\infty")
 _REALS = r"\\mathbb\s*\{?\s*R\s*\}?"
-_WITHOUT = re.compile(rf"^{_REALS}\s*(?:\\backslash(?![a-z])|-|/)\s*(?=\\\{{)")
 _REALS_OF_ONE_SIGN = re.compile(
     rf"{_REALS}\s*(?P<mark>(?:[_^]\s*(?:\{{\s*(?:[+\-*0]|\\cdot|(?:>|<|\\ge|\\le|\\ne)\s*0)\s*\}}|[+\-*0])\s*)*)"
 )
@@ -73,8 +68,7 @@ _NAME = re.compile(r"[A-Za-z]|\\[a-z]+")
 _MOST = 40
 
 
-@dataclass(frozen=True)
-class Structure:
+class Structure(NamedTuple):
     """`kind` is the pair of brackets, or "list" (none), "matrix" or "determinant" (elements are rows) or "union"."""
 
     kind: str
@@ -166,14 +160,14 @@ def balanced(text: str) -> bool:
 
 
 def in_components(gold: str, given: str) -> tuple[str, str]:
-    """Both texts, of which one in unit vectors becomes a tuple if the other is a tuple or a column."""
+    """Both texts, of which a tuple or column becomes a sum of unit vectors if the other is one."""
     gold, given = without_factor(gold), without_factor(given)
     gold, given = _identity(gold, given), _identity(given, gold)
-    sizes = _size(gold), _size(given)
-    if sizes[0] and not sizes[1]:
-        given = _as_tuple(given, sizes[0]) or given
-    elif sizes[1] and not sizes[0]:
-        gold = _as_tuple(gold, sizes[1]) or gold
+    cells, others = _cells(gold), _cells(given)
+    if cells and not others and (vectors := _unit_vectors(given)):
+        return _sum_of_units(cells), vectors
+    if others and not cells and (vectors := _unit_vectors(gold)):
+        return vectors, _sum_of_units(others)
     return gold, given
 
 
@@ -182,20 +176,20 @@ def _identity(text: str, other: str) -> str:
     if found is None or form is None or form.kind != "matrix" or found[1] not in {None, str(len(form.elements))}:
         return text
     size = range(len(form.elements))
-    cells = r"\\".join("&".join(str(int(row == column)) for column in size) for row in size)
-    return rf"\begin{{pmatrix}}{cells}\end{{pmatrix}}"
+    return _as_matrix("&".join(str(int(row == column)) for column in size) for row in size)
+
+
+def _as_matrix(rows: Iterable[str]) -> str:
+    return r"\begin{pmatrix}" + r"\\".join(rows) + r"\end{pmatrix}"
 
 
 def without_factor(text: str) -> str:
     """A matrix or tuple with the number before it multiplied into its cells."""
     if found := _SCALED_MATRIX.fullmatch(text):
         factor = "-1" if found["factor"].strip() == "-" else found["factor"]
-        if "begin" in found["rows"] or tree_of(factor) is None:
-            return text
         lines = filter(str.strip, found["rows"].split(r"\\"))
-        rows = [[f"({factor})\\cdot({cell})" for cell in row_elements(line)] for line in lines]
-        cells = r"\\".join("&".join(row) for row in rows)
-        return rf"\begin{{pmatrix}}{cells}\end{{pmatrix}}"
+        rows = ["&".join(f"({factor})\\cdot({cell})" for cell in row_elements(line)) for line in lines]
+        return text if tree_of(factor) is None else _as_matrix(rows)
     if found := _SCALED_TUPLE.fullmatch(text):
         node, form = tree_of(found["factor"]), structure_of(found["tuple"])
         if node is not None and not symbols(node) and form and form.kind == "()" and balanced(found["tuple"]):
@@ -204,46 +198,37 @@ def without_factor(text: str) -> str:
     return text
 
 
-def _size(text: str) -> int:
+def _cells(text: str) -> tuple[str, ...]:
     form = structure_of(text)
-    if form is None or form.kind not in {"()", "matrix"}:
-        return 0
-    return len(form.elements) if all("&" not in row for row in form.elements) else 0
+    cells = form.elements if form and form.kind in {"()", "matrix"} else ()
+    return cells if 2 <= len(cells) <= len("ijk") and all("&" not in cell for cell in cells) else ()
 
 
-def _as_tuple(text: str, size: int) -> str:
-    """A sum of multiples of unit vectors as a tuple of `size`; empty if it is not one."""
-    if size not in {2, 3} or "=" in text or not _ANY.search(text):
+def _sum_of_units(cells: tuple[str, ...]) -> str:
+    return "+".join(rf"({cell})\cdot {unit}" for cell, unit in zip(cells, "ijk", strict=False))
+
+
+def _unit_vectors(text: str) -> str:
+    """A sum of multiples of unit vectors with these as plain letters; empty if it is none, as `2i` is."""
+    if relation_of(text) or {_letter(found) for found in _UNIT_VECTOR.finditer(text)} <= {"i"}:
         return ""
-    unit = _MARKED if _MARKED.search(text) else _ANY
-    found: dict[str, str] = {}
-    terms, signs = split_top(text, "[+-]")
-    for term in filter(None, map("".join, zip(["", *signs], terms, strict=True))):
-        names = list(unit.finditer(term))
-        if len(names) != 1:
-            return ""
-        name = next(group for group in names[0].groups() if group)
-        before, behind = term[: names[0].start()].strip(), term[names[0].end() :].strip()
-        factor = before.removesuffix(r"\cdot").strip()
-        factor = f"{factor}1" if factor in {"", "-", "+"} else factor
-        if behind or name in found or tree_of(factor) is None:
-            return ""
-        found[name] = factor.lstrip("+")
-    if (unit is _ANY and set(found) <= {"i"}) or (size == 2 and "k" in found):
-        return ""
-    return f"({','.join(found.get(name, '0') for name in 'ijk'[:size])})"
+    return _UNIT_VECTOR.sub(
+        lambda found: rf"{found['before']}\cdot {_letter(found)}" if found["before"] else _letter(found), text
+    )
 
 
-@dataclass(frozen=True)
-class End:
+def _letter(found: "re.Match[str]") -> str:
+    return next(group for group in found.groups()[1:] if group)
+
+
+class End(NamedTuple):
     """Where a piece ends: at `value`, or right above (`side` 1) or below (-1) it; `None` is infinity on that side."""
 
     value: Any
     side: int = 0
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """An interval; an infinite end is open."""
 
     low: End
@@ -253,8 +238,7 @@ class Piece:
 _LOWEST, _HIGHEST = End(None, -1), End(None, 1)
 
 
-@dataclass(frozen=True)
-class RealSet:
+class RealSet(NamedTuple):
     """The pieces in order, and the variable that the text named."""
 
     pieces: tuple[Piece, ...]
@@ -268,7 +252,6 @@ def real_set(text: str) -> RealSet | None:
         return inside if inside and inside.name == found["name"] else None
     if found := _REALS_OF_ONE_SIGN.fullmatch(text):
         return _of_one_sign(found["mark"])
-    text = _WITHOUT.sub(lambda _: r"\mathbb{R}\setminus ", text)
     if r"\setminus" in text:
         return _without(text)
     form = structure_of(text)
@@ -359,7 +342,7 @@ def _of_inequality(relation: Relation) -> RealSet | None:
     sides, signs = list(relation.sides), list(relation.signs)
     if signs == [r"\ne"] and _NAME.fullmatch(sides[0]):
         rest = _without(rf"\mathbb{{R}}\setminus\{{{sides[1]}\}}")
-        return replace(rest, name=sides[0]) if rest else None
+        return rest._replace(name=sides[0]) if rest else None
     if any(sign not in ORDERS for sign in signs) or len(sides) > 3:
         return None
     if len(sides) == 2 and (found := _DISTANCE.fullmatch(sides[0])):
