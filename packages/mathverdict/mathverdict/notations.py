@@ -1,15 +1,12 @@
 r"""Answers with a notation of their own: dates, times of day, ratios, numerals in a base, residues, and whole numbers
 in equal steps: `x \equiv 3 \pmod 7`, `x=7k+3, k\in\mathbb{Z}`, "all odd positive integers".
 
-Invariant: what stands in the notation is compared in it. "1010_3" is not "1010_2", "3:2" is not a time, "12:30" and
-"2024-02-29" are neither quotient nor difference. Two dates are the same only if they name the same parts; a date whose
-day and month cannot be told apart equals only itself. Numbers in equal steps say of which numbers their letter is one;
-`2k+1` alone is an expression.
+Invariant: what stands in the notation is compared in it: "3:2" is not a time, "12:30" and "2024-02-29" are neither
+quotient nor difference. A date whose day and month cannot be told apart equals only itself.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
 
@@ -77,15 +74,13 @@ _DOMAINS = {
     r"|(?:integers?|@inZ|@integer)?@(?:>=1|>0)|@=123\d*",
 }
 _WORDS = re.compile(
-    r"(?:all\s+|every\s+|the\s+|set of\s+|any\s+)*(?P<sign>positive\s+|non-?negative\s+)?(?:(?P<parity>odd|even)\s+)?"
-    r"(?P<second>positive\s+|non-?negative\s+)?(?:(?:integers?|(?P<loose>numbers?))(?:\s+[a-z])?"
-    r"(?:\s+(?:that are\s+|which are\s+)?(?:divisible by|multiples of)\s+(?P<divisor>\d{1,9}))?"
-    r"|(?:integer\s+)?multiples?\s+of\s+(?P<multiple>\d{1,9}))"
+    r"(?:all\s+|every\s+|the\s+|set of\s+|any\s+)*(?P<sign>positive\s+|non-?negative\s+)?(?:(?P<parity>odd|even)"
+    r"\s+(?P<second>positive\s+|non-?negative\s+)?(?:integers?|numbers?)(?:\s+[a-z])?|(?:(?:integers?|numbers?)(?:\s+[a-z])?"
+    r"\s+(?:that are\s+|which are\s+)?(?:divisible by|multiples of)|(?:integer\s+)?multiples?\s+of)\s+(?P<step>\d{1,9}))"
 )
 
 
-@dataclass(frozen=True)
-class Notation:
+class Notation(NamedTuple):
     """`kind` is "time", "ratio", "base" or "residue"; the parts are text."""
 
     kind: str
@@ -136,48 +131,34 @@ def same_notation(gold: str, given: str, equal: Equal) -> bool | None:
 def _bare_for(form: Notation, given: str, equal: Equal) -> bool:
     if form.kind == "base":
         return given.strip("{} ").lstrip("0") == form.parts[0]
-    if form.kind == "ratio" and len(form.parts) == 2 and _is_reduced(form.parts):
-        return equal(f"({form.parts[0]})/({form.parts[1]})", given)
-    return False
-
-
-def _is_reduced(parts: tuple[str, ...]) -> bool:
-    """Whether a ratio is in lowest terms, as an answer is; "75:20" is minutes and seconds, or a score."""
-    return not all(re.fullmatch(r"\d{1,30}", part) for part in parts) or gcd(*map(int, parts)) == 1
+    # A ratio in lowest terms is a quotient; "75:20" is minutes and seconds, or a score.
+    whole = all(re.fullmatch(r"\d{1,30}", part) for part in form.parts)
+    if form.kind != "ratio" or len(form.parts) != 2 or (whole and gcd(*map(int, form.parts)) != 1):
+        return False
+    return equal(f"({form.parts[0]})/({form.parts[1]})", given)
 
 
 def _added(gold: str, other: Notation, equal: Equal) -> bool:
     if other.kind == "ratio" and len(other.parts) == 2:
         return equal(gold, f"({other.parts[0]})/({other.parts[1]})")
-    if other.kind == "residue":
-        left, modulus = other.parts
-        reduced = left.isdigit() and modulus.isdigit() and len(left) <= 30 >= len(modulus) and int(left) < int(modulus)
-        return reduced and gold.lstrip("0") == left.lstrip("0")
-    return False
+    # Of a residue the answer may add the modulus, if it is reduced.
+    whole = other.kind == "residue" and all(re.fullmatch(r"[0-9]{1,30}", part) for part in other.parts)
+    return whole and int(other.parts[0]) < int(other.parts[1]) and gold.lstrip("0") == other.parts[0].lstrip("0")
 
 
 def _same_time(left: tuple[str, ...], right: tuple[str, ...], _: Equal) -> bool:
-    if left[1] != right[1]:
-        return False
-    hours = int(left[0]), int(right[0])
-    if left[2] == right[2]:
-        return hours[0] == hours[1]
-    if left[2] and right[2]:
-        return False
-    if left[2]:
-        return not 0 < hours[1] < 13 and _of_day(left) == hours[1]
-    return hours[0] == hours[1] or (not 0 < hours[0] < 13 and _of_day(right) == hours[0])
-
-
-def _of_day(time: tuple[str, ...]) -> int:
-    return int(time[0]) % 12 + (12 if time[2] == "p" else 0) if int(time[0]) < 13 else int(time[0])
+    if left[2] == right[2] or left[1] != right[1] or (left[2] and right[2]):
+        return left == right
+    plain, told = (left, right) if right[2] else (right, left)
+    if 0 < int(plain[0]) < 13:
+        return plain is left and plain[0] == told[0]
+    return int(plain[0]) == int(told[0]) % 12 + (12 if told[2] == "p" else 0)
 
 
 def _same_ratio(left: tuple[str, ...], right: tuple[str, ...], equal: Equal) -> bool:
-    if len(left) != len(right):
-        return False
-    return all(
-        equal(f"({a})\\cdot({right[0]})", f"({b})\\cdot({left[0]})") for a, b in zip(left[1:], right[1:], strict=True)
+    pairs = zip(left[1:], right[1:], strict=False)
+    return len(left) == len(right) and all(
+        equal(f"({a})\\cdot({right[0]})", f"({b})\\cdot({left[0]})") for a, b in pairs
     )
 
 
@@ -214,8 +195,6 @@ def date_of(text: str) -> tuple[str, ...] | None:
             month, day = int(found["month"]), int(found["day"])
             if order and month > 12:
                 month, day = day, month
-            if not (1 <= month <= 12 and 1 <= day <= 31):
-                return (bare,)
             if order and day <= 12 and month != day:
                 return (f"{month}/{day}", found["year"])
             return str(month), str(day), found["year"]
@@ -270,11 +249,6 @@ def _of_linear(found: "re.Match[str]") -> Progression | None:
 
 
 def _of_words(found: "re.Match[str]") -> Progression | None:
-    if (found["parity"] and (found["divisor"] or found["multiple"])) or (found["sign"] and found["second"]):
-        return None
-    step = int(found["divisor"] or found["multiple"] or (2 if found["parity"] else 0))
-    rest = 1 if found["parity"] == "odd" else 0
+    step, rest = int(found["step"] or 2), int(found["parity"] == "odd")
     sign = (found["sign"] or found["second"] or "").strip()
-    if not sign:
-        return _progression(step, rest, None)
-    return _progression(step, rest, rest if rest or sign != "positive" else step)
+    return _progression(step, rest, (step if sign == "positive" and not rest else rest) if sign else None)
