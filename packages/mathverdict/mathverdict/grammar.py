@@ -110,10 +110,35 @@ class Token(NamedTuple):
 END = Token("end", "")
 
 
-class Stream:
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a spelled expression; `Unparsable` if something in it is unknown."""
+    text = _DERIVATIVE.sub(lambda d: f"\0{d['top'] or d['t'] or ''}/{d['bottom'] or d['b']}\0", text)
+    found: list[Token] = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise Unparsable(text)
+        position = match.end()
+        kind = match.lastgroup
+        if kind is None:
+            continue
+        name = match[kind]
+        if kind == "word" and len(name) > 1 and name not in FUNCTIONS:
+            raise Unparsable(name)
+        if kind == "word":
+            kind = "letter" if len(name) == 1 else "command"
+        found.append(Token(name if kind in {"sign", "percent"} else kind, name))
+    return found
+
+
+class _Reader:
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
         self.at = 0
+        self._depth = 0
+        self._bars = 0
+        self._indices: set[str] = set()
 
     def peek(self, ahead: int = 0) -> Token:
         """The token that `next` will give, or one further on (or back)."""
@@ -158,37 +183,6 @@ class Stream:
             depth += (token.kind == "{") - (token.kind == "}")
             parts.append(token.text if depth else "")
         return "".join(parts)
-
-
-def tokens_of(text: str) -> list[Token]:
-    """The tokens of a spelled expression; `Unparsable` if something in it is unknown."""
-    text = _DERIVATIVE.sub(lambda d: f"\0{d['top'] or d['t'] or ''}/{d['bottom'] or d['b']}\0", text)
-    found: list[Token] = []
-    position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise Unparsable(text)
-        position = match.end()
-        if match.lastgroup is not None:
-            found.append(_token(match.lastgroup, match[match.lastgroup]))
-    return found
-
-
-def _token(kind: str, text: str) -> Token:
-    if kind == "word":
-        if len(text) > 1 and text not in FUNCTIONS:
-            raise Unparsable(text)
-        return Token("letter" if len(text) == 1 else "command", text)
-    return Token(text if kind in {"sign", "percent"} else kind, text)
-
-
-class _Reader(Stream):
-    def __init__(self, tokens: list[Token]) -> None:
-        super().__init__(tokens)
-        self._depth = 0
-        self._bars = 0
-        self._indices: set[str] = set()
 
     def sum(self) -> Node:
         self._depth += 1

@@ -1,19 +1,17 @@
 r"""Equations, inequalities and chains of them, as text: their sides and signs; and what a text leaves to be worked out,
 such as `\sum_{k=1}^{100}k` for 5050, `\gcd(84,36)` for 12, `2x=10` for `x=5`.
 
-Invariant: only signs at the top level split a text; a sign that is not known here is left where it is, so that the
-text is not an expression either. An answer may leave open only what the reference leaves open, too. Whoever checks it
-can work out nearly everything, so that else the problem itself would be a right answer to it. Roots, powers,
-factorials, logarithms and angles' functions are names of numbers and leave nothing open, and neither does what anybody
-sees at a glance, of numbers of one digit: `\gcd(3,5)`, `\lceil 0.5\rceil`.
+Invariant: only signs at the top level split a text. An answer may leave open only what the reference leaves open, too:
+whoever checks it can work out nearly everything, so that else the problem itself would be a right answer to it. Roots,
+powers, factorials, logarithms and angles' functions are names of numbers, and so is what anybody sees at a glance.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
-from .grammar import Node, Unparsable, symbols, walk
+from .grammar import Node, Unparsable, symbols
 from .values import proportional, read
 from .words import as_words, takes_back
 
@@ -54,11 +52,9 @@ _RESIDUE = re.compile(r"(?<![\d.^{])\d+\s*\\bmod")
 """A number that is one already; anything longer before `\\bmod` is a division to be done."""
 _LEAST = re.compile(r"_\s*\{?\s*\\(?:min|max)(?![A-Za-z])")
 _BETWEEN_BOUNDS = re.compile(r"\[[^=]*\]\s*_\s*(?:\w|\{[^{}]*\})\s*\^\s*(?:\w|\{[^{}]*\})")
-_SUBSCRIPTS = re.compile(r"_\s*\{[^{}]*\}")
 
 
-@dataclass(frozen=True)
-class Relation:
+class Relation(NamedTuple):
     """`sides[0] signs[0] sides[1] signs[1] …`"""
 
     sides: tuple[str, ...]
@@ -127,8 +123,6 @@ def is_measure(text: str) -> bool:
     node = tree_of(text)
     if node is None or text.startswith("-") or _NOT_ASKED_FOR.search(text) or as_words(text) is not None:
         return False
-    if any(part.kind == "call" and part.name != "abs" for part in walk(node)):
-        return False
     return len(symbols(node)) > 1
 
 
@@ -149,43 +143,24 @@ def says(relation: Relation, gold: str, equal: Equal) -> bool:
 def same_relation(gold: Relation, given: Relation, equal: Equal) -> bool:
     """Whether two relations state the same."""
     if gold.is_equation and given.is_equation:
-        return _same_equation(gold, given, equal)
+        if gold.sides[0] == given.sides[0] and is_name(gold.sides[0]):
+            return all(equal(gold.sides[-1], side) for side in given.sides[1:])
+        return _multiple(gold, given) != 0
     if gold.signs == given.signs and all(map(equal, gold.sides, given.sides)):
         return True
-    turned = _turned(given)
-    if turned and turned.signs == gold.signs and all(map(equal, gold.sides, turned.sides)):
+    turned = tuple(_TURNED.get(sign) for sign in reversed(given.signs))
+    if gold.signs == turned and all(map(equal, gold.sides, reversed(given.sides))):
         return True
-    return _same_inequality(gold, given)
-
-
-def _turned(relation: Relation) -> Relation | None:
-    signs = [_TURNED.get(sign, "") for sign in relation.signs]
-    return Relation(relation.sides[::-1], tuple(signs[::-1])) if all(signs) else None
-
-
-def _same_equation(gold: Relation, given: Relation, equal: Equal) -> bool:
-    lefts = gold.sides[0], given.sides[0]
-    if lefts[0] == lefts[1] and is_name(lefts[0]):
-        return all(equal(gold.sides[-1], side) for side in given.sides[1:])
-    return _multiple(gold, given) != 0
+    factor, sign = _multiple(gold, given), gold.signs[0]
+    return factor != 0 and sign in ORDERS and given.signs[0] == (sign if factor > 0 else ORDERS[sign])
 
 
 def _multiple(gold: Relation, given: Relation) -> int:
-    trees = [tree_of(side) for relation in (gold, given) for side in (relation.sides[0], relation.sides[-1])]
-    if len(gold.sides) != 2 or len(given.sides) != 2 or any(tree is None for tree in trees):
+    trees = [tree for side in (*gold.sides, *given.sides) if (tree := tree_of(side))]
+    if not len(gold.sides) == len(given.sides) == 2 or len(trees) < 4:
         return 0
-    whole = [tree for tree in trees if tree is not None]
-    left, right = (Node("add", (top, Node("negate", (bottom,)))) for top, bottom in (whole[:2], whole[2:]))
+    left, right = (Node("add", (top, Node("negate", (bottom,)))) for top, bottom in (trees[:2], trees[2:]))
     return proportional(left, right) if symbols(left) == symbols(right) and symbols(left) else 0
-
-
-def _same_inequality(gold: Relation, given: Relation) -> bool:
-    if len(gold.signs) != 1 or len(given.signs) != 1:
-        return False
-    factor = _multiple(gold, given)
-    if factor == 1:
-        return gold.signs[0] == given.signs[0] and gold.signs[0] in ORDERS
-    return factor == -1 and ORDERS.get(gold.signs[0]) == given.signs[0]
 
 
 def leaves_work(gold: str, given: str) -> bool:
@@ -205,20 +180,15 @@ def _left_open(text: str) -> set[str]:
 
 def is_solved(relation: Relation) -> bool:
     """Whether a relation says of a name what number it is, such as `x=5` or `2<x`."""
-    if len(relation.sides) != 2:
-        return False
-    values = [tree_of(side) for side in reversed(relation.sides)]
-    return any(
-        is_name(name) and value is not None and not symbols(value)
-        for name, value in zip(relation.sides, values, strict=True)
-    )
+    pairs = zip(relation.sides, map(tree_of, reversed(relation.sides)), strict=True) if len(relation.sides) == 2 else ()
+    return any(is_name(name) and value is not None and not symbols(value) for name, value in pairs)
 
 
 def without_question(gold: str, given: str) -> tuple[str, str]:
     r"""Both texts, one of which loses the question it repeats: `\det A=-6` is -6 if the other is not an equation."""
-    if "=" not in _SUBSCRIPTS.sub("", gold):
+    if "=" not in gold:
         return gold, _answered(given)
-    return (gold, given) if "=" in _SUBSCRIPTS.sub("", given) else (_answered(gold), given)
+    return (gold, given) if "=" in given else (_answered(gold), given)
 
 
 def _answered(text: str) -> str:
