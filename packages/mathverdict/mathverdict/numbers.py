@@ -5,8 +5,8 @@ the digits that a decimal left out.
 """
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 MAX_DIGITS = 400
 TOLERANCE = Fraction(1, 10**6)
@@ -26,12 +26,11 @@ _FRACTION = re.compile(
 _SLASH = re.compile(
     r"(?P<sign>[+-]?)\s*(?:(?P<whole>\d+)\s+)?(?P<top>[\d,.]+)\s*/\s*(?P<bottom>[+-]?[\d,.]+)", re.ASCII
 )
-_RECURRING = re.compile(r"(?P<fixed>[+-]?\d+\.\d*)\\overline\s*\{?(?P<period>\d+)\}?", re.ASCII)
+_RECURRING = re.compile(r"(?P<fixed>[+-]?\d+\.(?P<places>\d*))\\overline\s*\{?(?P<period>\d+)\}?", re.ASCII)
 _PERCENT = re.compile(r"\s*(?:\\?%|\\text\{\s*percent\s*\}|percent)\s*$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Plain:
+class Plain(NamedTuple):
     value: Fraction
     rounded: bool
     """Written with a decimal point or an exponent, so it may stand for a longer number."""
@@ -66,7 +65,8 @@ def _unsuffixed(text: str) -> Plain | None:
     if found := _FRACTION.fullmatch(text) or _SLASH.fullmatch(text):
         return _ratio(found.groupdict())
     if found := _RECURRING.fullmatch(text):
-        return Plain(recurring(found["fixed"], found["period"]), False)
+        tail = Fraction(int(found["period"]), (10 ** len(found["period"]) - 1) * 10 ** len(found["places"]))
+        return Plain(_decimal(found["fixed"]) + (-tail if text.startswith("-") else tail), False)
     return None
 
 
@@ -75,27 +75,14 @@ def _decimal(text: str) -> Fraction:
 
 
 def _ratio(groups: dict[str, str | None]) -> Plain | None:
-    top_text = groups["top"] or groups.get("t") or ""
-    bottom_text = groups["bottom"] or groups.get("b") or ""
-    if not (_DECIMAL.fullmatch(top_text) and _DECIMAL.fullmatch(bottom_text)):
+    texts = groups["top"] or groups.get("t") or "", groups["bottom"] or groups.get("b") or ""
+    if not all(map(_DECIMAL.fullmatch, texts)) or (bottom := _decimal(texts[1])) == 0:
         return None
-    top, bottom = _decimal(top_text), _decimal(bottom_text)
-    if bottom == 0:
+    value = _decimal(texts[0]) / bottom
+    if groups["whole"] and not 0 <= value < 1:
         return None
-    value = top / bottom
-    if groups["whole"]:
-        if not 0 <= value < 1:
-            return None
-        value += int(groups["whole"])
+    value += int(groups["whole"] or 0)
     return Plain(-value if groups["sign"] == "-" else value, False)
-
-
-def recurring(fixed: str, period: str) -> Fraction:
-    """The value of the decimal `fixed` followed by the digits of `period` over and over."""
-    places = len(fixed.partition(".")[2])
-    tail = Fraction(int(period), (10 ** len(period) - 1) * 10**places)
-    start = _decimal(fixed)
-    return start - tail if fixed.startswith("-") else start + tail
 
 
 def same_number(left: Plain, right: Plain) -> bool:
@@ -110,7 +97,6 @@ def same_number(left: Plain, right: Plain) -> bool:
 
 def close(left: Fraction, right: Fraction, rounded: bool) -> bool:
     """Exact equality, or within the tolerance when a decimal is involved."""
-    difference = abs(left - right)
     if not rounded:
-        return difference == 0
-    return difference <= TOLERANCE * min(Fraction(1), max(abs(left), abs(right)))
+        return left == right
+    return abs(left - right) <= TOLERANCE * min(Fraction(1), max(abs(left), abs(right)))

@@ -8,8 +8,8 @@ the text that it alone has there. Where it asks for an order, no other one is ri
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from .normalize import normalize, without_lead
 from .numbers import read_number
@@ -43,21 +43,26 @@ _LETTERS = re.compile(
 _REFERENCE = re.compile(r"\(?\s*([A-J])\s*[).]?")
 _ADJECTIVES = r"(?:(?!(?:of|in|is|are|if|than|and|or|that|to)\b)[\w'’-]+\s+){0,3}?"  # noqa: RUF001
 _AS = r"(?:in|as an?)\s+(?:[a-z]+\s+)?"
-_ASKED = {
-    " percent": re.compile(
-        rf"\b(?:(?:what|which)(?:['’]s|\s+(?:is|was|are|were|will\s+be|would\s+be))?|find|calculate|determine|compute"  # noqa: RUF001
-        rf"|(?:how|by\s+how)\s+many|nearest)\s+{_ADJECTIVES}(?:percent(?:age)?s?\b|%)"
-        rf"|\b{_AS}(?:percent(?:age)?s?\b|%)(?!\s+of\s+\d)",
-        re.IGNORECASE,
+_UNITS_ASKED_FOR = {
+    " percent": (
+        re.compile(
+            rf"\b(?:(?:what|which)(?:['’]s|\s+(?:is|was|are|were|will\s+be|would\s+be))?|find|calculate|determine|compute"  # noqa: RUF001
+            rf"|(?:how|by\s+how)\s+many|nearest)\s+{_ADJECTIVES}(?:percent(?:age)?s?\b|%)"
+            rf"|\b{_AS}(?:percent(?:age)?s?\b|%)(?!\s+of\s+\d)",
+            re.IGNORECASE,
+        ),
+        re.compile(r"%|percent", re.IGNORECASE),
     ),
-    " cents": re.compile(r"\b(?:how\s+(?:many|much)\s+(?:[a-z]+\s+)?|in\s+|number\s+of\s+)cents\b", re.IGNORECASE),
-    r"^{\circ}": re.compile(r"\b(?:how\s+many|in|number\s+of|nearest)\s+degrees?\b", re.IGNORECASE),
+    " cents": (
+        re.compile(r"\b(?:how\s+(?:many|much)\s+(?:[a-z]+\s+)?|in\s+|number\s+of\s+)cents\b", re.IGNORECASE),
+        re.compile(r"cent|¢|\$|dollar", re.IGNORECASE),
+    ),
+    r"^{\circ}": (
+        re.compile(r"\b(?:how\s+many|in|number\s+of|nearest)\s+degrees?\b", re.IGNORECASE),
+        re.compile(r"deg|circ|°", re.IGNORECASE),
+    ),
 }
-_HAS_UNIT = {
-    " percent": re.compile(r"%|percent", re.IGNORECASE),
-    " cents": re.compile(r"cent|¢|\$|dollar", re.IGNORECASE),
-    r"^{\circ}": re.compile(r"degree|circ|°|deg", re.IGNORECASE),
-}
+"""What a question says that asks for a unit, and what an answer has that gives it."""
 _EITHER = re.compile(
     r"\s*,?\s*(?:\\text\s*\{\s*,?\s*or(?:\s+equivalently)?\s*,?\s*\}|\bor(?:\s+equivalently\b,?)?(?![A-Za-z]))\s*"
 )
@@ -87,8 +92,7 @@ _OPTION = re.compile(r"(?:^|(?<=[\s({*]))\(?([A-J])\s*[).:}*]+(?=\s)")
 _SERIES_GOES_ON = re.compile(r"\s*(?:[-+,](?:\\?\s)*(?:\\[lc]?dots|\.\.\.|\u2026))+[\s$.]*$")
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A letter, and the text of the choice or nothing."""
 
     letter: str
@@ -161,8 +165,9 @@ def readings(reference: str, answer: str, question: str) -> Iterator[tuple[str, 
         if choice.letter in options and answered_choice(answer) is None:
             yield options[choice.letter], answer
     number = read_number(normalize(without_lead(reference))) if question else None
-    for unit, asked in _ASKED.items() if number and not number.percent and abs(number.value) >= 1 else ():
-        if _HAS_UNIT[unit].search(answer) and asked.search(question):
+    bare = number and not number.percent and abs(number.value) >= 1
+    for unit, (asked, has) in _UNITS_ASKED_FOR.items() if bare else ():
+        if has.search(answer) and asked.search(question):
             yield without_lead(reference) + unit, answer
 
 

@@ -1,10 +1,9 @@
 r"""Answers in words: "no", `\text{Monday}`, "no solution", "an odd function" for "odd"; numbers in words: "two thirds".
 
-Invariant: words are compared as words. As mathematics "no" would be n·o, and therefore equal to "on". Phrases that
-name an object of mathematics have one name each. A word is left out only where it says no more than what the problem
-is about: the noun behind one adjective, the subject before it. A list keeps its order, except for two things that
-"and" joins. Of numbers only a text that is one, or starts with one that a noun follows, is read; "seven or eight",
-"one of them" and "second" are not numbers.
+Invariant: words are compared as words. As mathematics "no" would be n·o, and therefore equal to "on". A word is left out
+only where it says no more than what the problem is about: the noun behind one adjective, the subject before it. A list
+keeps its order, except for two things that "and" joins. Of numbers only a text that is one, or starts with one that a
+noun follows, is read; "seven or eight", "one of them" and "second" are not numbers.
 """
 
 import re
@@ -181,38 +180,28 @@ def _items(text: str) -> list[str]:
 def in_figures(words: str) -> str:
     """`words` with the number that they are, or start with, in figures; as they are if there is none."""
     words = words.strip()
-    if found := _FRACTION.fullmatch(words):
-        top, part = _value(found["top"]), found["bottom"].casefold()
-        if top is None:
-            return words
-        return rf"\frac{{{top}}}{{{_PARTS[part if part in _PARTS else part.removesuffix('s')]}}}"
+    if (found := _FRACTION.fullmatch(words)) and (top := _value(found["top"])) is not None:
+        part = found["bottom"].casefold()
+        return rf"\frac{{{top}}}{{{_PARTS.get(part) or _PARTS[part.removesuffix('s')]}}}"
     number = _NUMBER.match(words)
     value = _value(number[0]) if number else None
-    if number is None or value is None:
-        return words
-    rest = words[number.end() :]
-    return f"{value}{rest}" if not rest or _BEFORE_NOUN.fullmatch(rest) else words
+    rest = words[number.end() :] if number else ""
+    return words if value is None or (rest and not _BEFORE_NOUN.fullmatch(rest)) else f"{value}{rest}"
 
 
 def _value(words: str) -> int | None:
-    parts = words.casefold().replace("-", " ").split()
-    sign = -1 if parts[0] in {"minus", "negative"} else 1
+    first, *others = words.casefold().replace("-", " ").split()
+    negative = first in {"minus", "negative"}
     total, group, last = 0, 0, 10**12
-    for part in parts:
-        if part in {"and", "minus", "negative"}:
-            continue
-        if part in _SCALES:
-            scale = _SCALES[part]
-            if group == 0 or (scale > 100 and scale >= last) or (scale == 100 and group > 99):
-                return None
-            if scale == 100:
-                group *= 100
-            else:
-                total, group, last = total + group * scale, 0, scale
-            continue
-        value = _VALUES[part]
+    for part in filter("and".__ne__, others if negative else (first, *others)):
+        value, scale = _VALUES.get(part, 0), _SCALES.get(part, 0)
         room = 100 if group % 100 == 0 else 10 if group % 10 == 0 and group % 100 >= 20 else 0
-        if group and not 0 < value < room:
+        if scale == 100 and 0 < group < 100:
+            group *= 100
+        elif scale > 100 and 0 < group and scale < last:
+            total, group, last = total + group * scale, 0, scale
+        elif not scale and (not group or 0 < value < room):
+            group += value
+        else:
             return None
-        group += value
-    return sign * (total + group)
+    return -(total + group) if negative else total + group
