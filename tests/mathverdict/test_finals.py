@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mathverdict.finals import finals_of_file, finals_of_reply, reference_value
 from mathverdict.normalize import normalize
-from mathverdict.numbers import read_number, same_number
+from mathverdict.values import read_number, same_number
 from mathverdict.verdict import EmptyReference, verify_text
 
 

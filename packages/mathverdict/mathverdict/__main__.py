@@ -15,12 +15,11 @@ from .equality import MAX_EXPRESSION_CHARS, compare
 from .finals import reference_value
 from .normalize import normalize, without_lead
 from .notations import date_of, notation_of, progression_of
-from .numbers import read_number
 from .quantities import quantity_of
 from .questions import reference_choice, same_choices
 from .realsets import real_set
-from .relations import relation_of, tree_of
-from .structure import structure_of
+from .structure import relation_of, structure_of, tree_of
+from .values import read_number
 from .verdict import Source, verify_text
 from .words import as_words, meaning
 

@@ -11,24 +11,29 @@ from typing import NamedTuple
 
 from .grammar import Unparsable
 from .normalize import normalize, unescaped, without_lead
-from .notations import same_date, same_notation, same_progression
-from .numbers import read_number, same_number
+from .notations import renamed, same_date, same_notation, same_progression, without_domains
 from .quantities import quantity_of, same_parts, same_quantity
 from .questions import Choice, answered_choice, reference_choice, same_choices
-from .relations import Relation, is_name, is_solved, leaves_work, relation_of, same_relation, says, without_question
-from .renaming import renamed, without_domains
 from .structure import (
+    Relation,
     Structure,
     are_strings,
     balanced,
     expanded,
     in_components,
+    is_name,
+    is_solved,
+    leaves_work,
     real_set,
+    relation_of,
     row_elements,
+    same_relation,
     same_set,
+    says,
     structure_of,
+    without_question,
 )
-from .values import constant_apart, equal_trees, read, rounds_to
+from .values import constant_apart, equal_trees, read, read_number, rounds_to, same_number
 from .words import meaning, same_words
 
 MAX_EXPRESSION_CHARS = 2000
@@ -118,9 +123,8 @@ def _compare_normalized(gold: str, given: str, depth: int) -> Comparison:
     if form and other:
         if _same_structure(form, other, depth):
             return Comparison(True, kind)
-    elif alone := _only_element(form or other):
-        if equal(*((alone, given) if form else (gold, alone)), depth + 1):
-            return Comparison(True, kind)
+    elif (alone := _only_element(form or other)) and equal(*((alone, given) if form else (gold, alone)), depth + 1):
+        return Comparison(True, kind)
     if kind or _ORDER.search(gold) or _ORDER.search(given) or r"\mathbb" in gold + given:
         decided_set = _same_real_set(gold, given)
         if decided_set is not None:

@@ -15,8 +15,7 @@ from functools import lru_cache
 from itertools import pairwise, starmap
 from typing import NamedTuple
 
-from .numbers import Plain, read_number, same_number
-from .values import real_number
+from .values import Plain, read_number, real_number, same_number
 
 UNITS = {
     "cm": "cm|centimet(?:er|re)s?", "mm": "mm|millimet(?:er|re)s?", "km": "km|kilomet(?:er|re)s?", "dm": "dm",

@@ -12,10 +12,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .normalize import normalize, without_lead
-from .numbers import read_number
-from .relations import split_top
-from .structure import structure_of
-from .values import rounds_to
+from .structure import split_top, structure_of
+from .values import read_number, rounds_to
 from .words import as_words, bare_words, takes_back
 
 _LETTER = re.compile(

@@ -1,9 +1,8 @@
 r"""Answers in words: "no", `\text{Monday}`, "no solution", "an odd function" for "odd"; numbers in words: "two thirds".
 
-Invariant: words are compared as words. As mathematics "no" would be n·o, and therefore equal to "on". A word is left out
-only where it says no more than what the problem is about: the noun behind one adjective, the subject before it. A list
-keeps its order, except for two things that "and" joins. Of numbers only a text that is one, or starts with one that a
-noun follows, is read; "seven or eight", "one of them" and "second" are not numbers.
+Invariant: words are compared as words. As mathematics "no" would be n·o, and therefore equal to "on". A word is left
+out only where it says no more than what the problem is about: the noun behind one adjective, the subject before it. A
+list keeps its order, except for two things that "and" joins. "seven or eight", "one of them", "second" are no numbers.
 """
 
 import re
@@ -198,7 +197,7 @@ def _value(words: str) -> int | None:
         room = 100 if group % 100 == 0 else 10 if group % 10 == 0 and group % 100 >= 20 else 0
         if scale == 100 and 0 < group < 100:
             group *= 100
-        elif scale > 100 and 0 < group and scale < last:
+        elif scale > 100 and group > 0 and scale < last:
             total, group, last = total + group * scale, 0, scale
         elif not scale and (not group or 0 < value < room):
             group += value
