@@ -14,9 +14,8 @@ from .bounded import BROKE_DOWN, DEADLINE_SIGNAL, in_child
 from .equality import MAX_EXPRESSION_CHARS, compare
 from .finals import reference_value
 from .normalize import normalize, without_lead
-from .notations import date_of, notation_of, progression_of
+from .notations import date_of, notation_of, progression_of, reference_choice, same_choices
 from .quantities import quantity_of
-from .questions import reference_choice, same_choices
 from .realsets import real_set
 from .structure import relation_of, structure_of, tree_of
 from .values import read_number

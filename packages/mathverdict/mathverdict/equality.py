@@ -11,9 +11,18 @@ from typing import NamedTuple
 
 from .grammar import Unparsable
 from .normalize import normalize, unescaped, without_lead
-from .notations import renamed, same_date, same_notation, same_progression, without_domains
+from .notations import (
+    Choice,
+    answered_choice,
+    reference_choice,
+    renamed,
+    same_choices,
+    same_date,
+    same_notation,
+    same_progression,
+    without_domains,
+)
 from .quantities import quantity_of, same_parts, same_quantity
-from .questions import Choice, answered_choice, reference_choice, same_choices
 from .structure import (
     Relation,
     Structure,
