@@ -16,8 +16,7 @@ from .finals import reference_value
 from .normalize import normalize, without_lead
 from .notations import date_of, notation_of, progression_of, reference_choice, same_choices
 from .quantities import quantity_of
-from .realsets import real_set
-from .structure import relation_of, structure_of, tree_of
+from .structure import real_set, relation_of, structure_of, tree_of
 from .values import read_number
 from .verdict import Source, verify_text
 from .words import as_words, meaning
@@ -92,15 +91,16 @@ def _found(given: argparse.Namespace, answer: str) -> str:
     source: Source = given.source
     verdict = verify_text(given.reference, answer, source, question=given.question, unrounded=given.unrounded)
     value = reference_value(given.reference)
-    found: dict[str, object] = {"right": verdict.right, "reason": verdict.reason, "reference": _read(value)}
+    found: dict[str, object] = {
+        "right": verdict.right,
+        "reason": verdict.reason,
+        "reference": {"text": value, **reading(value)._asdict()},
+    }
     # What cannot be compared without an error cannot be explained without one either.
     if verdict.answer and not verdict.reason.startswith("incomparable"):
-        found |= {"answer": _read(verdict.answer), "compared_as": compare(value, verdict.answer).form}
+        found["answer"] = {"text": verdict.answer, **reading(verdict.answer)._asdict()}
+        found["compared_as"] = compare(value, verdict.answer).form
     return json.dumps(found)
-
-
-def _read(text: str) -> dict[str, str]:
-    return {"text": text, **reading(text)._asdict()}
 
 
 class Reading(NamedTuple):
@@ -113,14 +113,15 @@ class Reading(NamedTuple):
 def reading(text: str) -> Reading:
     """How `text` is read when it stands alone; a comparison may read it as the other side is written."""
     text = meaning(without_lead(text))
-    if date_of(text):
-        return Reading("date", text)
-    if same_choices(text, text):
-        return Reading("choices", text)
+    for kind, has in (
+        ("date", date_of),
+        ("choices", lambda text: same_choices(text, text)),
+        ("progression", progression_of),
+    ):
+        if has(text):
+            return Reading(kind, text)
     if choice := reference_choice(text):
         return Reading("choice", f"{choice.letter} {choice.text}".strip())
-    if progression_of(text):
-        return Reading("progression", text)
     if (words := as_words(text)) is not None:
         return Reading("words", words)
     form = normalize(text)
