@@ -391,7 +391,7 @@ def _sum_of_units(cells: tuple[str, ...]) -> str:
 
 
 def _unit_vectors(text: str) -> str:
-    """A sum of multiples of unit vectors with these as plain letters; empty if it is none, as `2i` is."""
+    """A sum of multiples of unit vectors with these as plain letters; empty if it is anything else, as `2i` is."""
     if relation_of(text) or {_letter(found) for found in _UNIT_VECTOR.finditer(text)} <= {"i"}:
         return ""
     return _UNIT_VECTOR.sub(

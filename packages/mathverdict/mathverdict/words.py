@@ -2,7 +2,7 @@ r"""Answers in words: "no", `\text{Monday}`, "no solution", "an odd function" fo
 
 Invariant: words are compared as words. As mathematics "no" would be n·o, and therefore equal to "on". A word is left
 out only where it says no more than what the problem is about: the noun behind one adjective, the subject before it. A
-list keeps its order, except for two things that "and" joins. "seven or eight", "one of them", "second" are no numbers.
+list keeps its order, except for two things that "and" joins. "seven or eight", "one of them", "second" are words.
 """
 
 import re
