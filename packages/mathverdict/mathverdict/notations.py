@@ -136,7 +136,7 @@ _FAMILY = re.compile(
 )
 _LONGEST_SAID = 400
 _MOST = 3
-_LETTER = re.compile(
+_LONE_LETTER = re.compile(
     r"(?:the\s+)?(?:(?:correct\s+)?(?:option|choice|answer)\s+(?:is\s+)?)?\(?\s*([A-J])\s*[).:]?", re.IGNORECASE
 )
 WITH_TEXT = re.compile(
@@ -443,7 +443,7 @@ def reference_choice(text: str) -> Choice | None:
 def answered_choice(text: str) -> Choice | None:
     """The one choice that an answer names, alone or followed by the choice's text."""
     bare = bare_words(text)
-    if found := _LETTER.fullmatch(bare):
+    if found := _LONE_LETTER.fullmatch(bare):
         return Choice(found[1].upper())
     found = WITH_TEXT.fullmatch(bare)
     if found is None or _ANOTHER.search(found["text"]) or _RETRACTED.search(found["text"]):

@@ -208,7 +208,7 @@ _EXACT: dict[str, Callable[..., Fraction]] = {
     "divide": divide,
     "power": power,
     "factorial": lambda value: Fraction(math.factorial(*_whole(value, most=_MAX_FACTORIAL))),
-    "double_factorial": lambda value: Fraction(math.prod(range(*_whole(value, most=_MAX_FACTORIAL), 1, -2))),
+    "double_factorial": lambda value: Fraction(math.prod(range(_whole(value, most=_MAX_FACTORIAL)[0], 1, -2))),
     "binomial": lambda *pair: Fraction(math.comb(*_whole(*pair, most=_MAX_FACTORIAL))),
     "bmod": operator.mod,
     "abs": abs,
