@@ -25,10 +25,12 @@ IN_THE_SANDBOX = ("mathverdict", "supervisor")
 
 READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.progress")
 SANDBOX_FLOOR = [
-    f"rollout_sandbox.{name}" for name in ("compat", "provisioning", "programs", "file_lock", "surrogates", "at_exit")
+    f"rollout_sandbox.{name}"
+    for name in ("interface", "compat", "provisioning", "programs", "file_lock", "surrogates", "at_exit")
 ]
 FLOORS = {
-    "rollout_sandbox.compat": set[str](),
+    "rollout_sandbox.interface": set[str](),
+    "rollout_sandbox.compat": {"rollout_sandbox.interface"},
     "rollout_sandbox.toolbox": {*SANDBOX_FLOOR},
     "rollout_sandbox.confined": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox"},
     "rollout_sandbox.podman": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox", "rollout_sandbox.confined"},

@@ -14,6 +14,7 @@ import verifiers.v1 as vf
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from rollout_sandbox.compat import Runtime, SubprocessBackend
+from rollout_sandbox.interface import SandboxAbilities
 from rollout_sandbox.provisioning import provisioned
 from verifiers.v1.runtimes import SubprocessConfig
 
@@ -74,8 +75,10 @@ class SimulatedAgentTaskset(vf.Taskset[SimulatedAgentTask, SimulatedAgentTaskset
         yield SimulatedAgentTask(vf.TaskData(idx=0, prompt="Do what the script says."), self.config.task)
 
 
-class NoSandbox(Runtime):
+class NoSandbox(SandboxAbilities, Runtime):
     """verifiers' plain subprocess runtime, in which no process of an agent is ever started."""
+
+    can_end_agent = True
 
     async def mark_agent_start(self) -> None:
         """Nothing to remember."""

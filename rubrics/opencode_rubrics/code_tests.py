@@ -21,20 +21,14 @@ from typing import Any, Literal, Self
 
 import verifiers.v1 as vf
 from pydantic import ByteSize, Field, model_validator
+from rollout_sandbox.compat import abilities_of
+from rollout_sandbox.interface import AgentPrograms, ProgramBatch, ProgramEnd, ProgramLimits
 from rollout_sandbox.programs import program_text
-from rollout_sandbox.toolbox.agent_programs import (
-    AgentPrograms,
-    ProgramBatch,
-    ProgramEnd,
-    ProgramLimits,
-    RunsAgentPrograms,
-)
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded, read_bounded_text
 from rollout_sandbox.toolbox.checked_run import run_checked
 from rollout_sandbox.toolbox.command import run_command
 from rollout_sandbox.toolbox.files import upload_bundle
-from rollout_sandbox.toolbox.processes import end_agent
-from rollout_sandbox.toolbox.scoring import ScoringError, scoring_of
+from rollout_sandbox.toolbox.scoring import ScoringError, end_agent, scoring_of
 from rollout_sandbox.toolbox.scoring_home import scoring_home
 from rollout_sandbox.toolbox.workdir import in_workdir
 
@@ -203,8 +197,8 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
     @asynccontextmanager
     async def _place(self, tests: CodeTests, trace: AnyTrace, runtime: vf.Runtime) -> AsyncIterator[AgentPrograms]:
         """Where programs run: beside the agent's sandbox if that can be, else in one of its kind."""
-        if isinstance(runtime, RunsAgentPrograms):
-            async with runtime.agent_programs(self._limits(tests)) as programs:
+        if (place := abilities_of(runtime).agent_programs(self._limits(tests))) is not None:
+            async with place as programs:
                 yield programs
         else:
             async with scoring_of(trace).spare_box() as box:

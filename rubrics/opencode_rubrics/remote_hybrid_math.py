@@ -23,13 +23,12 @@ from typing import Any, Literal
 
 import verifiers.v1 as vf
 from pydantic import Field
-from rollout_sandbox.compat import start_process, starts_processes, supports_users
+from rollout_sandbox.compat import abilities_of, start_process, starts_processes, supports_users
 from rollout_sandbox.confined.config import Bind
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked
 from rollout_sandbox.toolbox.pieces import send_in_pieces
-from rollout_sandbox.toolbox.processes import TrustedSystem, end_agent, others_held
-from rollout_sandbox.toolbox.scoring import ScoringError
+from rollout_sandbox.toolbox.scoring import ScoringError, end_agent
 from rollout_sandbox.toolbox.workdir import in_workdir
 from verifiers.v1.utils.aio import run_shielded
 
@@ -91,7 +90,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         """The rules' result on the answer file, after the agent's processes were ended."""
         assert runtime is not None
         await end_agent(runtime)
-        async with others_held(runtime) as alone:
+        async with abilities_of(runtime).others_held() or contextlib.nullcontext(runtime) as alone:
             return await self._rule_alone(task, reference, in_workdir(trace, self.config.answer_path), alone)
 
     async def _rule_alone(self, task: vf.TaskData, reference: str, path: str, runtime: vf.Runtime) -> RulesResult:
@@ -109,7 +108,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         try:
             reply = await _run_scorer(runtime, scorer, request, self.config.scorer_timeout)
         except _CannotStart as error:
-            if isinstance(runtime, TrustedSystem):
+            if abilities_of(runtime).trusted_python:
                 raise ScoringError(f"the scorer does not start in the local sandbox: {error}") from error
             logger.warning("sandbox %s: no usable Python (%s); verifying on the host", runtime.name, error)
             return await self.rule_on_file(reference, runtime, path, task.prompt_text)
@@ -117,8 +116,8 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
 
     async def _scorer(self, task: vf.TaskData, runtime: vf.Runtime) -> _Scorer | None:
         """Where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
-        if isinstance(runtime, TrustedSystem):
-            return await self._in_trusted_system(runtime, runtime.trusted_python)
+        if (python := abilities_of(runtime).trusted_python) is not None:
+            return await self._in_trusted_system(runtime, python)
         if task.agent_user is None or not supports_users(runtime):
             return None
         failure = f"the processes of agent_user {task.agent_user!r} could not be ended"

@@ -12,8 +12,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import verifiers.v1 as vf
-from rollout_sandbox.toolbox.processes import end_agent
-from rollout_sandbox.toolbox.scoring import Scoring, not_the_agents, scoring_of
+from rollout_sandbox.toolbox.scoring import Scoring, end_agent, not_the_agents, scoring_of
 from rollout_sandbox.toolbox.workdir import workdir_of
 
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field

@@ -21,13 +21,12 @@ from typing import Literal, Self
 
 import verifiers.v1 as vf
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
-from rollout_sandbox.compat import lift_network
+from rollout_sandbox.compat import abilities_of, lift_network
 from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.archives import unpack_archive, unpack_new
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
 from rollout_sandbox.toolbox.command import CommandResult, run_command
-from rollout_sandbox.toolbox.processes import TrustedSystem
 from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
 from rollout_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
 from rollout_sandbox.toolbox.workdir import workdir_of
@@ -140,7 +139,7 @@ class TestRun:
 
 def require_box(runtime: vf.Runtime) -> None:
     """Refuse, by a `TaskError`, to stage tests among the files of this machine."""
-    if runtime.type == "subprocess" and not isinstance(runtime, TrustedSystem):
+    if runtime.type == "subprocess" and abilities_of(runtime).trusted_python is None:
         raise vf.TaskError(
             f"the task's tests replace {TESTS_DIRECTORY}, which would be this machine's own: leave out "
             "--env.sandbox.confine false, or choose a container (--env.agent.runtime.type)"
@@ -261,7 +260,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
 
 
 async def _run_script(runtime: vf.Runtime, tests: StagedTests, workdir: str, home: ScoringHome) -> CommandResult:
-    trusted = isinstance(runtime, TrustedSystem)
+    trusted = abilities_of(runtime).trusted_python is not None
     # Without the XDG directories: installers put programs below them where they are set, and scripts look at HOME.
     own = {name: value for name, value in home.environment.items() if trusted and not name.startswith("XDG_")}
     return await run_command(

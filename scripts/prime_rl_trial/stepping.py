@@ -18,7 +18,7 @@ from prime_rl.configs.rl import RLConfig
 from prime_rl.orchestrator.algo.routing import scalar_advantage
 from prime_rl.orchestrator.packing import BatchPacker
 from prime_rl.orchestrator.types import TrainBatch
-from rollout_sandbox.conformance.promises import until
+from rollout_sandbox.conformance.subject import until
 
 from scripts.prime_rl_trial.configurations import WORKERS, trial
 from scripts.prime_rl_trial.counts import Counts, count

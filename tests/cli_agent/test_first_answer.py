@@ -15,7 +15,7 @@ from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.scripted_model import Reply, Usage
-from rollout_sandbox.conformance.promises import until
+from rollout_sandbox.conformance.subject import until
 from verifiers.v1.agent import TimeoutConfig
 from verifiers.v1.configs.retries import RetryConfig
 from verifiers.v1.errors import HarnessError, ProviderError, RolloutError

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from opencode_env.cli_agent.process_fence import ProcessFence
 from rollout_sandbox.compat import backend_of
-from rollout_sandbox.conformance.promises import LIST_PROCESSES
+from rollout_sandbox.conformance.subject import LIST_PROCESSES
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import Runtime
 

@@ -14,7 +14,7 @@ import pytest
 from opencode_env.cli_agent.serving import role_interception
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 from rollout_sandbox.compat import backend_of
-from rollout_sandbox.conformance.promises import runs
+from rollout_sandbox.conformance.subject import runs
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.runtimes import Runtime
 

@@ -9,7 +9,7 @@ from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_env.agents.opencode.builds import DEFAULT_VERSION, CachedBuild
 from opencode_env.agents.opencode.install import install, probe_sandbox
 from opencode_env.scripted_model import Reply
-from rollout_sandbox.conformance.promises import LIST_PROCESSES
+from rollout_sandbox.conformance.subject import LIST_PROCESSES
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import Runtime, SubprocessConfig, provision_runtime
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel
-from rollout_sandbox.conformance.promises import LIST_PROCESSES, runs
+from rollout_sandbox.conformance.subject import LIST_PROCESSES, runs
 from verifiers.v1.agent import TimeoutConfig, make_agent
 
 from tests.support.machine import assert_no_longer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from opencode_env.scripted_model import Reply
 from rollout_sandbox.confined import Bind, LocalSandboxConfig
-from rollout_sandbox.conformance.promises import LIST_PROCESSES
+from rollout_sandbox.conformance.subject import LIST_PROCESSES
 
 from tests.opencode.tally_tools import ColocatedTallyTask, TallyTask
 from tests.opencode.test_pictures import PIXEL

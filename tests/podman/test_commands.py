@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from rollout_sandbox.compat import start_process
-from rollout_sandbox.conformance.promises import runs
+from rollout_sandbox.conformance.subject import runs
 from rollout_sandbox.podman import PodmanRuntime
 from rollout_sandbox.podman.runtime import without_proxy
 from verifiers.v1.errors import SandboxError

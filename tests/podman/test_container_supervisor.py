@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from rollout_sandbox.confined.supervisor import container_supervisor, processes
-from rollout_sandbox.conformance.promises import LIST_PROCESSES, runs
+from rollout_sandbox.conformance.subject import LIST_PROCESSES, runs
 from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from rollout_sandbox.podman.container import Container, ContainerOptions
 from rollout_sandbox.podman.runtime import Commands

@@ -1,7 +1,7 @@
 """Containers that tests use one after another are to each what its image has made."""
 
 import pytest
-from rollout_sandbox.conformance.promises import runs
+from rollout_sandbox.conformance.subject import runs
 
 from tests.support.places import podman_box
 

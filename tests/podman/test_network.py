@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from rollout_sandbox.conformance.network import ask, gateways, host_server
-from rollout_sandbox.conformance.promises import peer
+from rollout_sandbox.conformance.subject import peer
+from rollout_sandbox.conformance.test_network import ask, gateways, host_server
 from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from verifiers.v1.errors import SandboxError
 

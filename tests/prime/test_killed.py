@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from rollout_sandbox.conformance.promises import host_pids_of
+from rollout_sandbox.conformance.subject import host_pids_of
 from rollout_sandbox.prime.command_line import main
 
 from tests.prime.shell_runs import LABEL, shell_run

@@ -14,9 +14,10 @@ import verifiers.v1 as vf
 from opencode_env.taskset import OpenCodeTaskData
 from opencode_rubrics import AnyTrace, CodeTest, CodeTests, CodeTestsConfig, CodeTestsRubric, ScoringError
 from opencode_rubrics.code_problem import read_code_tests
+from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from rollout_sandbox.confined.agent_code import ConfinedPrograms
-from rollout_sandbox.toolbox.agent_programs import ProgramBatch, ProgramLimits, RunsAgentPrograms
+from rollout_sandbox.interface import ProgramBatch, ProgramLimits
 from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
 
 from tests.rubrics.conftest import trace_of
@@ -296,10 +297,11 @@ LIMITS = ProgramLimits(20, 600, 1 << 30, 40, 100_000)
 
 @CONFINED
 async def test_a_program_finds_its_place_as_new_whatever_the_one_before_it_did(score: Scorer) -> None:
-    assert isinstance(score.box, RunsAgentPrograms)
+    place = abilities_of(score.box).agent_programs(LIMITS)
+    assert place is not None
     ways = re.findall(r'^    "([\w ]+)": ', MARKS, re.MULTILINE)
     batch = ProgramBatch(["python3", "answer.py"], {"answer.py": MARKS.encode()}, ["nothing", *ways])
-    async with score.box.agent_programs(LIMITS) as programs:
+    async with place as programs:
         first, *others = [(end.status, end.out) for end in await programs.run(batch, LIMITS)]
     assert first[0] == "exit 0"
     assert dict(zip(ways, others, strict=True)) == dict.fromkeys(ways, first)

@@ -7,7 +7,7 @@ import pytest
 import verifiers.v1 as vf
 from opencode_rubrics import run_command
 from rollout_sandbox.compat import backend_of
-from rollout_sandbox.conformance.promises import runs
+from rollout_sandbox.conformance.subject import runs
 
 from tests.support.machine import assert_no_longer
 from tests.support.waiting import until

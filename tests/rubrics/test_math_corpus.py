@@ -8,6 +8,7 @@ import pytest
 import verifiers.v1 as vf
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, RemoteHybridMathConfig, RemoteHybridMathRubric
 from opencode_rubrics.math.scorer_bundle import ensure_bundle
+from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 
 from tests.mathverdict.corpora import pairs_of
@@ -45,7 +46,7 @@ async def test_the_rules_agree_with_every_label_in_the_sandbox(box_with_bundle: 
     pairs = PAIRS if WHOLE else PAIRS[1::8]  # the code is the host's
     lines = (json.dumps({"reference": pair.reference, "answer": pair.text}) for pair in pairs)
     await box_with_bundle.write("/app/pairs.jsonl", "\n".join(lines).encode())
-    python = getattr(box_with_bundle, "trusted_python", "python3")
+    python = abilities_of(box_with_bundle).trusted_python or "python3"
     result = await box_with_bundle.run([python, "-I", "-S", "-c", _IN_THE_BOX, bundle.target], {})
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout) == [pair.right for pair in pairs]

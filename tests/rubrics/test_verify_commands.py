@@ -8,7 +8,7 @@ import pytest
 import verifiers.v1 as vf
 from opencode_rubrics import VerifyCommandsConfig, VerifyCommandsRubric
 from rollout_sandbox.compat import backend_of
-from rollout_sandbox.conformance.promises import runs
+from rollout_sandbox.conformance.subject import runs
 
 from tests.rubrics.conftest import CheckedData, trace_of
 from tests.support.machine import assert_no_longer

@@ -1,45 +1,70 @@
 """The confined sandbox keeps every promise of the suite, and the suite says what is wrong with another one."""
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest import SkipTest
 
 import pytest
 from rollout_sandbox.compat import AFTER_0_4_0
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
-from rollout_sandbox.conformance import PROMISES, Broken, NotAsked, Promise, Subject
+from rollout_sandbox.conformance import test_abilities, test_commands, test_isolation, test_network
 from rollout_sandbox.conformance.__main__ import main
+from rollout_sandbox.conformance.subject import Subject
 from verifiers.v1.runtimes import Runtime
+
+from tests.support.programs import finished, own_variables
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
+PROMISES = [
+    check
+    for module in (test_abilities, test_commands, test_isolation, test_network)
+    for name, check in vars(module).items()
+    if name.startswith("test_")
+]
+NOT_ASKED = {"agents_view", "agent_can_cause", "container"}
+"""Abilities that the confined sandbox has not."""
 UNCONFINED = "subprocess"
 """verifiers' own runtime that runs programs on this machine as they are."""
 
 
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda one: one.name)
-async def test_the_confined_sandbox_keeps_a_promise(promise: Promise) -> None:
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda one: one.__name__)
+async def test_the_confined_sandbox_keeps_a_promise(promise: test_abilities.Check) -> None:
+    lacking = [test_abilities.CHECKS[name] for name in NOT_ASKED]
     try:
-        await promise.check(Subject("confined"))
-    except NotAsked:
-        assert promise.name == "users"
+        await promise(Subject("confined"))
+    except SkipTest:
+        assert promise in (*lacking, test_commands.test_commands_and_files_of_another_user_are_that_users)
 
 
-def test_the_command_says_yes_or_no_and_what_to_change(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["confined", "-k", "bounded_reads"]) == 0
-    assert "confined: 1 kept, 0 broken, 0 not asked" in capfd.readouterr().out
-    assert main([UNCONFINED, "-k", "others_processes"]) == 1
-    said = capfd.readouterr().out
-    assert "NO        No process of the host's" in said
-    assert "seen: a process of the host is seen" in said
-    assert "to change: give each sandbox a process namespace of its own" in said
+def test_every_ability_of_the_interface_has_a_promise() -> None:
+    assert set(test_abilities.CHECKS) == set(test_abilities.ABILITIES)
 
 
-@pytest.mark.parametrize("name", ["the_hosts_files", "shared_places", "others_processes", "the_hosts_environment"])
-async def test_programs_without_a_sandbox_break_the_promises_of_isolation(name: str) -> None:
-    (promise,) = (one for one in PROMISES if one.name == name)
-    with pytest.raises(Exception, match=r"host|a variable of this process"):
-        await promise.check(Subject(UNCONFINED))
+def test_the_command_names_what_is_broken_says_what_was_seen_and_what_to_change(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "rollout_sandbox.conformance", UNCONFINED, "-v", "-k"]
+    done = finished([*argv, "neighbour_is_seen or form_of_the_interface"], tmp_path, own_variables())
+    assert done.returncode == 1
+    assert "test_each_ability_has_the_form_of_the_interface[subprocess] PASSED" in done.stdout
+    assert "test_no_process_of_the_host_or_of_a_neighbour_is_seen[subprocess] FAILED" in done.stdout
+    assert "a process of the host is seen" in done.stdout
+    assert "Give each sandbox a process namespace of its own" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        test_isolation.test_no_file_of_the_host_is_read_or_written,
+        test_isolation.test_no_writable_directory_is_shared_by_two_sandboxes,
+        test_isolation.test_no_process_of_the_host_or_of_a_neighbour_is_seen,
+        test_isolation.test_nothing_of_the_hosts_environment_comes_in,
+    ],
+)
+async def test_programs_without_a_sandbox_break_the_promises_of_isolation(promise: test_abilities.Check) -> None:
+    with pytest.raises(AssertionError, match=r"host|a variable of this process"):
+        await promise(Subject(UNCONFINED))
 
 
 async def test_a_place_that_two_sandboxes_share_is_named(tmp_path: Path) -> None:
@@ -52,15 +77,9 @@ async def test_a_place_that_two_sandboxes_share_is_named(tmp_path: Path) -> None
             async with provision_confined(LocalSandboxConfig(own_user=False), [shared]) as box:
                 yield box
 
-    (promise,) = (one for one in PROMISES if one.name == "shared_places")
-    with pytest.raises(Broken, match="both can write /mnt/of all"):
-        await promise.check(Sharing("confined"))
+    with pytest.raises(AssertionError, match="both can write /mnt/of all"):
+        await test_isolation.test_no_writable_directory_is_shared_by_two_sandboxes(Sharing("confined"))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_promises_are_listed_without_a_sandbox(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["confined", "--list"]) == 0
-    assert len(capfd.readouterr().out.splitlines()) == len(PROMISES)
 
 
 @pytest.mark.parametrize(

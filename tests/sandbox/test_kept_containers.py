@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from rollout_sandbox.interface import NotKept
 from rollout_sandbox.podman import PodmanConfig, provision_podman
-from rollout_sandbox.toolbox.kept_files import KeepsFiles, NotKept, entries_of
+from rollout_sandbox.toolbox.kept_files import entries_of
 
 pytestmark = [pytest.mark.podman, pytest.mark.usefixtures("sandboxes")]
 
@@ -30,7 +31,6 @@ async def test_what_differs_from_the_image_is_put_into_another_container(podman_
         folder.mkdir()
     config = PodmanConfig(image=podman_image, workdir="/app")
     async with provision_podman(config) as made:
-        assert isinstance(made, KeepsFiles)
         assert (done := await made.run(["sh", "-ec", MAKE], {})).exit_code == 0, done.stderr
         before = (await made.run(["sh", "-c", LIST], {})).stdout
         kept, held = await made.keep_files(folders[0], None, MOST)

@@ -23,7 +23,7 @@ from rollout_sandbox.confined import (
     require_bubblewrap,
 )
 from rollout_sandbox.confined import directory as directories
-from rollout_sandbox.conformance.promises import host_pids_of, unused_seconds
+from rollout_sandbox.conformance.subject import host_pids_of, unused_seconds
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
 

@@ -12,7 +12,7 @@ import pytest
 from opencode_env.cli_agent.local_runtime import provision_local
 from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
 from rollout_sandbox.confined.process import LIMIT_BYTES
-from rollout_sandbox.conformance.promises import host_pids_of
+from rollout_sandbox.conformance.subject import host_pids_of
 from verifiers.v1.errors import SandboxError
 
 from tests.support.machine import assert_no_longer

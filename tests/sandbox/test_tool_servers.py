@@ -10,7 +10,7 @@ import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent.serving import role_interception
 from rollout_sandbox.confined import Bind, ConfinedRuntime
-from rollout_sandbox.conformance.promises import host_pids_of
+from rollout_sandbox.conformance.subject import host_pids_of
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.session import RolloutSession

@@ -69,8 +69,7 @@ def with_program(directory: Path, program: str) -> Confined:
 class _ScriptedRuntime(PodmanRuntime):
     """Says nothing of a way to tell the agent's processes, as verifiers' own container runtimes do."""
 
-    mark_agent_start = None  # type: ignore[assignment]
-    end_agent_processes = None  # type: ignore[assignment]
+    can_end_agent = False
 
 
 class _ScriptedBackend(LentBackend):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from rollout_sandbox.conformance.promises import PATIENCE_SECONDS, pause_after, until
+from rollout_sandbox.conformance.subject import PATIENCE_SECONDS, pause_after, until
 
 __all__ = ["PATIENCE_SECONDS", "cancelled", "settled", "until", "wait_until", "within_a_limit"]
 

@@ -11,7 +11,7 @@ from opencode_rubrics import AnswerConfig, AnyTrace, VerifyCommandsConfig
 from pydantic import ValidationError
 from pydantic_config import BaseConfig, cli
 from rollout_sandbox.compat import backend_of
-from rollout_sandbox.conformance.promises import runs
+from rollout_sandbox.conformance.subject import runs
 
 from tests.rubrics.conftest import confined, trace_of
 from tests.support.machine import assert_no_longer

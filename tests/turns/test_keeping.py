@@ -35,7 +35,8 @@ from pydantic import ValidationError
 from rollout_sandbox.confined import LocalSandboxConfig
 from rollout_sandbox.confined.runtime import ConfinedRuntime, provision_confined
 from rollout_sandbox.file_lock import try_lock
-from rollout_sandbox.toolbox.kept_files import FILE_BYTES, INDEX, ChildrenRun, KeptFiles, NotKept
+from rollout_sandbox.interface import ChildrenRun, KeptFiles, NotKept, SandboxAbilities
+from rollout_sandbox.toolbox.kept_files import FILE_BYTES, INDEX
 from rollout_sandbox.toolbox.scoring import attach
 from verifiers.v1 import AgentConfig, SamplingConfig
 from verifiers.v1.errors import EnvError, HarnessError, TaskError
@@ -245,8 +246,10 @@ def full(*_: Any, **options: Any) -> NoReturn:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-class Box:
+class Box(SandboxAbilities):
     """A sandbox without files; notes what it was told was kept before."""
+
+    can_keep_files = True
 
     def __init__(self) -> None:
         self.before: list[Path | None] = []
@@ -371,8 +374,10 @@ AGENT = "sh -c '{ : >/app/began; until [ -e /app/go ]; do :; done; } & wait; exe
 """A program in the place of the agent's, with a child that ends when a file is there."""
 
 
-class Told:
+class Told(SandboxAbilities):
     """A sandbox in which the child ends when it was asked so often."""
+
+    can_keep_files = True
 
     def __init__(self, box: ConfinedRuntime, asked: int) -> None:
         self._box = box

@@ -38,6 +38,8 @@ from verifiers.v1.task import TaskData
 from verifiers.v1.trace import Trace
 from verifiers.v1.utils.aio import run_shielded
 
+from rollout_sandbox.interface import SandboxAbilities
+
 if AFTER_0_4_0:
     from verifiers.v1.configs.runtime import CustomRuntimeConfig as CustomRuntimeConfig
     from verifiers.v1.harnesses import OpenCodeHarness
@@ -348,26 +350,35 @@ def supports_users(runtime: VerifiersRuntime) -> bool:
         return runtime.supports_user
 
 
-def is_this_machine(runtime: VerifiersRuntime) -> bool:
-    """Whether programs run on this machine without confinement."""
-    return isinstance(backend_of(runtime), _THIS_MACHINE)
-
-
 async def lift_network(runtime: VerifiersRuntime) -> None:
     """Give a sandbox the whole network again, which its agent may not have had."""
     await backend_of(runtime).prepare_execution(None)
 
 
-def engine_program(runtime: VerifiersRuntime) -> str | None:
-    """The program on this machine that knows the container, verifiers' own or one of ours; None for other sandboxes."""
-    box: Any = backend_of(runtime)
-    if AFTER_0_4_0:
-        if isinstance(box, DockerBackend):
-            return "docker" if box._host_backend is None else None
-    elif getattr(box, "_host", None) is not None:
-        return None
-    program: str | None = getattr(box, "engine", None)
-    return program
+def abilities_of(runtime: VerifiersRuntime) -> SandboxAbilities:
+    """What a sandbox can do, whoever wrote its runtime."""
+    return runtime if isinstance(runtime, SandboxAbilities) else _OfVerifiers(runtime)
+
+
+class _OfVerifiers(SandboxAbilities):
+    """The abilities of a runtime that is not written for this interface, such as verifiers' own."""
+
+    def __init__(self, runtime: VerifiersRuntime) -> None:
+        self._runtime = runtime
+
+    @property
+    def is_this_machine(self) -> bool:
+        return isinstance(backend_of(self._runtime), _THIS_MACHINE)
+
+    @property
+    def container(self) -> tuple[str, str] | None:
+        box: Any = backend_of(self._runtime)
+        if AFTER_0_4_0:
+            engine = "docker" if isinstance(box, DockerBackend) and box._host_backend is None else None
+        else:
+            engine = None if getattr(box, "_host", None) is not None else getattr(box, "engine", None)
+        container = getattr(getattr(self._runtime, "info", None), "id", None)
+        return (engine, str(container)) if engine in ("docker", "podman") and container else None
 
 
 def exec_command(runtime: VerifiersRuntime, env: dict[str, str]) -> list[str] | None:

@@ -23,10 +23,10 @@ from typing import Any
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, JudgeError
 from opencode_rubrics.verify_commands import commands_without_program
+from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.toolbox.checked_run import run_for
 from rollout_sandbox.toolbox.command import CommandResult
-from rollout_sandbox.toolbox.processes import TrustedSystem
 from rollout_sandbox.toolbox.scoring import ScoringTimeout
 
 from opencode_env.check_tasks.box import Box, CheckEnv
@@ -145,7 +145,7 @@ class Readable:
 async def readable_in(runtime: vf.Runtime) -> Readable:
     """All that can be read in the sandbox by the user of `runtime`."""
     found = Readable()
-    places = ["/"] if isinstance(runtime, TrustedSystem) else ["/", *_ADDED]
+    places = ["/"] if abilities_of(runtime).trusted_python else ["/", *_ADDED]
     packed = await _packed(runtime, places, await _left_out(runtime), found)
     found.texts |= {name: text for name, text in texts_of(packed, text_of).items() if "/objects/" not in name}
     names = _names(packed)
@@ -189,7 +189,7 @@ async def _made(runtime: vf.Runtime, argv: list[str], path: str, lacking: str, f
 
 async def _left_out(runtime: vf.Runtime) -> list[str]:
     """What is not the task's: the kernel's, and what this machine shows, or the system's programs of an image."""
-    if not isinstance(runtime, TrustedSystem):
+    if abilities_of(runtime).trusted_python is None:
         return [*_KERNEL, *_SYSTEM]
     mounts = (await runtime.run(["cat", "/proc/self/mountinfo"], {})).stdout.splitlines()
     fields = [line.split() for line in mounts]

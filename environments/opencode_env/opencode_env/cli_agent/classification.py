@@ -13,9 +13,10 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from opencode_rubrics.rubric import UNREADABLE, pay_nothing
+from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.prime.errors import SandboxEndedError
 from rollout_sandbox.toolbox.checked_run import require_alive
 from verifiers.v1.episode import Episode
@@ -49,20 +50,6 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _STAGES = ("setup", "finalize", "scoring")
-
-
-@runtime_checkable
-class SandboxWithLimits(Protocol):
-    """A sandbox that ends what reaches its own limits, and knows what they did to the agent."""
-
-    async def limit_kills(self) -> dict[str, int]:
-        """How many processes were ended, by limit: `memory`, …"""
-
-    def kills_below_limits(self) -> int:
-        """How many the kernel ended for want of memory though no limit of the sandbox's was reached."""
-
-    @property
-    def agent_survived(self) -> bool: ...
 
 
 @dataclass
@@ -269,11 +256,11 @@ def _endpoint_failed(run: EndedRun) -> RolloutError | None:
 async def _killed_for_memory(run: EndedRun) -> RolloutError | None:
     """The agent's program was killed while this machine's kernel ended processes of its sandbox for want of memory, and
     the agent had not reached a limit of its own, at which it can aim."""
-    runtime: Any = run.runtime
-    if agent_record(run.trace).get("exit_code") not in _KILLED or not isinstance(runtime, SandboxWithLimits):
+    if agent_record(run.trace).get("exit_code") not in _KILLED or run.runtime is None:
         return None
+    sandbox = abilities_of(run.runtime)
     try:
-        if (await runtime.limit_kills()).get("memory") or not runtime.kills_below_limits():
+        if (await sandbox.limit_kills()).get("memory") or not sandbox.kills_below_limits():
             return None
     except SandboxError:
         return None
@@ -386,11 +373,12 @@ def unscore_failed(trace: AnyTrace) -> None:
 
 async def limits_met(runtime: Runtime) -> dict[str, Any]:
     """Return the agent's record of it: whether it `outlived` its end, and its `limit_kills`, where that is known."""
-    if not isinstance(runtime, SandboxWithLimits):
+    sandbox = abilities_of(runtime)
+    if sandbox.agent_survived is None:
         return {}
-    found: dict[str, Any] = {"outlived": runtime.agent_survived}
+    found: dict[str, Any] = {"outlived": sandbox.agent_survived}
     with contextlib.suppress(SandboxError):  # the sandbox is gone, which is said elsewhere
-        found["limit_kills"] = await runtime.limit_kills()
+        found["limit_kills"] = await sandbox.limit_kills()
     return found
 
 

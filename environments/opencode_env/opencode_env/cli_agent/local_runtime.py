@@ -17,6 +17,7 @@ from pathlib import Path
 from rollout_sandbox.compat import Runtime, SubprocessBackend
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from rollout_sandbox.file_lock import private_directory
+from rollout_sandbox.interface import SandboxAbilities
 from rollout_sandbox.provisioning import provisioned
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
@@ -92,10 +93,12 @@ class UnconfinedBackend(SubprocessBackend):
         await asyncio.to_thread(self.cleanup)
 
 
-class UnconfinedRuntime(Runtime):
+class UnconfinedRuntime(SandboxAbilities, Runtime):
     """A view of it. What the agent started is told by a mark in its environment, which a hostile agent can shed."""
 
     backend: UnconfinedBackend
+    can_end_agent = True
+    is_this_machine = True
 
     async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
         """Run a command, and one that carries the mark in the agent's work directory."""

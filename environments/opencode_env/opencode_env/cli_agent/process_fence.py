@@ -10,25 +10,17 @@ later.
 
 import os
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 from opencode_rubrics import run_checked
+from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.programs import program_argv, program_text
-from rollout_sandbox.toolbox.processes import EndsAgentProcesses, agent_can_cause
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
 
 
-@runtime_checkable
-class TellsAgent(Protocol):
-    """A runtime that has to be told which programs are the agent's when it starts them."""
-
-    def agents_view(self) -> Runtime: ...
-
-
 def agents_view(runtime: Runtime) -> Runtime:
     """The view of a runtime through which the agent's programs are to be started."""
-    return runtime.agents_view() if isinstance(runtime, TellsAgent) else runtime
+    return abilities_of(runtime).agents_view() or runtime
 
 
 @dataclass
@@ -45,7 +37,7 @@ class ProcessFence:
     def mark_script(self) -> str:
         """What a harness's own preparing script runs at its end, so that its output holds the mark; empty where the
         runtime remembers it."""
-        return "" if isinstance(self.runtime, EndsAgentProcesses) else program_text("mark.sh")
+        return "" if abilities_of(self.runtime).can_end_agent else program_text("mark.sh")
 
     async def mark(self, printed: str | None = None) -> None:
         """Remember every process that is running now, as `mark_script` printed them for a harness that ran it; None
@@ -54,8 +46,9 @@ class ProcessFence:
         Raises:
             SandboxError: when the sandbox cannot be asked, or shares the processes of this machine.
         """
-        if isinstance(self.runtime, EndsAgentProcesses):
-            await self.runtime.mark_agent_start()
+        sandbox = abilities_of(self.runtime)
+        if sandbox.can_end_agent:
+            await sandbox.mark_agent_start()
             self._mark = ""
             return
         if printed is None:
@@ -84,7 +77,7 @@ class ProcessFence:
         try:
             await self._end(self._mark)
         except SandboxError as error:
-            if isinstance(self.runtime, EndsAgentProcesses) or not agent_can_cause(self.runtime, error):
+            if not self._undermined(error):
                 raise
             raise HarnessError(str(error)) from error
 
@@ -104,12 +97,16 @@ class ProcessFence:
     @property
     def spoilt(self) -> bool:
         """Whether `end` failed, and programs inside of an agent that is root can have done that."""
-        scripts = not isinstance(self.runtime, EndsAgentProcesses)
-        return scripts and self._failure is not None and agent_can_cause(self.runtime, self._failure)
+        return self._failure is not None and self._undermined(self._failure)
+
+    def _undermined(self, failure: SandboxError) -> bool:
+        sandbox = abilities_of(self.runtime)
+        return not sandbox.can_end_agent and sandbox.agent_can_cause(failure)
 
     async def _end(self, mark: str) -> None:
-        if isinstance(self.runtime, EndsAgentProcesses):
-            await self.runtime.end_agent_processes()
+        sandbox = abilities_of(self.runtime)
+        if sandbox.can_end_agent:
+            await sandbox.end_agent_processes()
             return
         # As the default user, usually root: the agent's own user could not end what other users run.
         box = self.runtime.with_user(None) if self.runtime.user is not None else self.runtime

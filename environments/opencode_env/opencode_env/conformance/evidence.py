@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rollout_sandbox.conformance.promises import until
+from rollout_sandbox.conformance.subject import until
 
 from opencode_env.conformance.dialect import Dialect
 from opencode_env.conformance.rows import (
@@ -44,7 +44,7 @@ class CannotRun(Exception):
 
 
 @dataclass(frozen=True)
-class Subject:
+class AgentSubject:
     """What the options of the suite say."""
 
     harness: str | None
@@ -102,7 +102,7 @@ class Evidence:
 class Runs:
     """The evaluations of a subject."""
 
-    subject: Subject
+    subject: AgentSubject
     made: Mapping[str, Evidence]
     """By name, of `EVALUATIONS`."""
 
@@ -112,7 +112,7 @@ class Runs:
         return any(self.made["main"].policy.commands.values())
 
 
-def gather_evidence(subject: Subject, root: Path, names: Collection[str], rows: Collection[str]) -> Runs:
+def gather_evidence(subject: AgentSubject, root: Path, names: Collection[str], rows: Collection[str]) -> Runs:
     """Run the evaluations of these names (of `EVALUATIONS`), all at once, below an empty directory; of the main one
     these rows, without any the sound one.
 
@@ -136,7 +136,7 @@ def gather_evidence(subject: Subject, root: Path, names: Collection[str], rows: 
 class _Stage:
     """A home, a key and a journal for one evaluation."""
 
-    def __init__(self, subject: Subject, root: Path, rows: Collection[str]) -> None:
+    def __init__(self, subject: AgentSubject, root: Path, rows: Collection[str]) -> None:
         self.subject = subject
         self.rows = rows
         self.home = UserHome(root, python_path())

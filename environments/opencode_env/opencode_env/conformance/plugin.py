@@ -12,13 +12,13 @@ import pytest
 from verifiers.v1.trace import WireTrace
 
 from opencode_env.conformance.dialect import dialect_of
-from opencode_env.conformance.evidence import CannotRun, Evidence, Runs, Subject, gather_evidence
+from opencode_env.conformance.evidence import AgentSubject, CannotRun, Evidence, Runs, gather_evidence
 
-_SUBJECT = pytest.StashKey[Subject]()
+_SUBJECT = pytest.StashKey[AgentSubject]()
 
 
 @dataclass(frozen=True)
-class Rollout:
+class PlayedRow:
     """What became of one row."""
 
     evidence: Evidence
@@ -76,7 +76,7 @@ class Rollout:
         )
 
 
-Row = Callable[[str], Rollout]
+Rows = Callable[[str], PlayedRow]
 """What became of a row, by its name."""
 
 
@@ -122,7 +122,7 @@ def pytest_configure(config: pytest.Config) -> None:
         dialect = dialect_of(harness or env, config.getoption("--dialect"))
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
-    config.stash[_SUBJECT] = Subject(
+    config.stash[_SUBJECT] = AgentSubject(
         harness=harness,
         env=env,
         runtime=config.getoption("--runtime"),
@@ -169,9 +169,9 @@ def interrupted(runs: Runs) -> Evidence:
 
 
 @pytest.fixture(scope="session")
-def row(main: Evidence) -> Row:
+def row(main: Evidence) -> Rows:
     """What became of a row, by its name."""
-    return lambda name: Rollout(main, name)
+    return lambda name: PlayedRow(main, name)
 
 
 @pytest.fixture(scope="session")

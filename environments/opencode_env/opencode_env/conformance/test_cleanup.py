@@ -3,7 +3,7 @@
 import pytest
 
 from opencode_env.conformance.evidence import Evidence, Runs
-from opencode_env.conformance.plugin import Rollout, Row
+from opencode_env.conformance.plugin import PlayedRow, Rows
 from opencode_env.conformance.rows import INTERRUPTED_ROWS
 
 HOOKS = ["first", "rubric", "last"]
@@ -14,11 +14,11 @@ def assert_hooks(evidence: Evidence, name: str, *, alive: bool = True) -> None:
     """The hooks of a row ran, in order, in a sandbox that still answers."""
     seen = evidence.hooks(name)
     ran = [entry["hook"] for entry in seen]
-    assert ran == HOOKS, Rollout(evidence, name).broken(
+    assert ran == HOOKS, PlayedRow(evidence, name).broken(
         f"Cleanup hooks must run once each by priority, whatever happened: {HOOKS}, not {ran}."
     )
     answers = [entry["sandbox"] for entry in seen]
-    assert not alive or answers == ["alive"] * len(HOOKS), Rollout(evidence, name).broken(
+    assert not alive or answers == ["alive"] * len(HOOKS), PlayedRow(evidence, name).broken(
         f"Cleanup hooks must run while the sandbox is alive; it answered them {answers}."
     )
 
@@ -38,7 +38,7 @@ def test_cleanup_hooks_run_for_a_sandbox_that_was_killed(main: Evidence, runs: R
 
 
 @pytest.mark.rows("bad-hook")
-def test_a_cleanup_hook_that_raises_changes_no_verdict_and_stops_no_other(main: Evidence, row: Row) -> None:
+def test_a_cleanup_hook_that_raises_changes_no_verdict_and_stops_no_other(main: Evidence, row: Rows) -> None:
     assert_hooks(main, "bad-hook")
     promise = "A cleanup hook that raises is reported, and changes no verdict."
     assert (row("bad-hook").ok, row("bad-hook").reward) == (True, 1.0), row("bad-hook").broken(promise)
@@ -59,5 +59,5 @@ def test_an_interrupted_run_leaves_no_process_no_file_and_no_port(interrupted: E
 
 def test_an_interrupted_rollout_is_never_scored(interrupted: Evidence) -> None:
     for name in INTERRUPTED:
-        rollout = Rollout(interrupted, name)
+        rollout = PlayedRow(interrupted, name)
         assert rollout.reward is None, rollout.broken("A rollout that was interrupted has a reward.")

@@ -4,13 +4,13 @@ import pytest
 
 from opencode_env.cli_agent.outcomes import endpoint_errors
 from opencode_env.conformance.evidence import Evidence, Runs
-from opencode_env.conformance.plugin import Rollout, Row
+from opencode_env.conformance.plugin import PlayedRow, Rows
 from opencode_env.conformance.rows import LIMIT_SECONDS
 
 MODEL_ERRORS = tuple(f"{name}: " for name in endpoint_errors())
 
 
-def assert_unscored(rollout: Rollout, errors: tuple[str, ...], fault: str) -> None:
+def assert_unscored(rollout: PlayedRow, errors: tuple[str, ...], fault: str) -> None:
     """The rollout is the error of its boundary and has no reward."""
     promise = f"{fault}: the infrastructure's doing must be an error, never a reward."
     assert not rollout.ok, rollout.broken(promise)
@@ -29,12 +29,12 @@ def assert_unscored(rollout: Rollout, errors: tuple[str, ...], fault: str) -> No
         )
     ],
 )
-def test_an_endpoint_that_fails_for_good_is_a_typed_error_and_never_a_reward(row: Row, name: str, fault: str) -> None:
+def test_an_endpoint_that_fails_for_good_is_a_typed_error_and_never_a_reward(row: Rows, name: str, fault: str) -> None:
     assert_unscored(row(name), MODEL_ERRORS, fault)
 
 
 @pytest.mark.rows("short-500")
-def test_a_time_limit_hides_no_failing_endpoint(row: Row, main: Evidence) -> None:
+def test_a_time_limit_hides_no_failing_endpoint(row: Rows, main: Evidence) -> None:
     short = row("short-500")
     if short.ok and len(main.asked("short-500")) < 2:
         pytest.skip(f"this machine is too busy: the agent read no answer within {LIMIT_SECONDS:g} s")
@@ -42,18 +42,18 @@ def test_a_time_limit_hides_no_failing_endpoint(row: Row, main: Evidence) -> Non
 
 
 def test_an_endpoint_that_cannot_be_reached_is_a_typed_error_and_never_a_reward(dead: Evidence) -> None:
-    assert_unscored(Rollout(dead, "dead"), MODEL_ERRORS, "Nothing listens at the endpoint")
+    assert_unscored(PlayedRow(dead, "dead"), MODEL_ERRORS, "Nothing listens at the endpoint")
 
 
 @pytest.mark.rows("no-finish")
-def test_a_stream_without_a_finish_reason_is_a_typed_error_and_never_a_reward(row: Row, main: Evidence) -> None:
+def test_a_stream_without_a_finish_reason_is_a_typed_error_and_never_a_reward(row: Rows, main: Evidence) -> None:
     if not main.policy.streamed.get("no-finish"):
         pytest.skip("the agent does not ask for streams")
     assert_unscored(row("no-finish"), MODEL_ERRORS, "The endpoint's streams name no finish reason")
 
 
 @pytest.mark.rows("recovers")
-def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(row: Row, main: Evidence) -> None:
+def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(row: Rows, main: Evidence) -> None:
     recovers = row("recovers")
     sent = len(main.asked("recovers"))
     if recovers.error.startswith(MODEL_ERRORS) and recovers.reward is None and sent <= 2:
@@ -65,14 +65,14 @@ def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(row:
 
 
 @pytest.mark.rows("bad-setup")
-def test_a_failing_setup_is_an_error_before_the_agent_starts(row: Row, main: Evidence) -> None:
+def test_a_failing_setup_is_an_error_before_the_agent_starts(row: Rows, main: Evidence) -> None:
     assert_unscored(row("bad-setup"), ("TaskError: ",), "The task's setup fails")
     assert main.asked("bad-setup") == [], row("bad-setup").broken("The agent was started though its setup had failed.")
 
 
 @pytest.mark.rows("killed")
 def test_a_sandbox_that_dies_in_mid_run_is_a_typed_error_and_never_a_reward(
-    row: Row, main: Evidence, runs: Runs
+    row: Rows, main: Evidence, runs: Runs
 ) -> None:
     if not runs.subject.confined:
         pytest.skip("only a confined local sandbox can be killed from here")

@@ -3,10 +3,10 @@
 import pytest
 
 from opencode_env.conformance.evidence import Evidence, Runs
-from opencode_env.conformance.plugin import Rollout, Row
+from opencode_env.conformance.plugin import PlayedRow, Rows
 
 
-def assert_check(rollout: Rollout, names: tuple[str, ...], promise: str) -> None:
+def assert_check(rollout: PlayedRow, names: tuple[str, ...], promise: str) -> None:
     """These checks of the row ran and succeeded."""
     for name in names:
         result = rollout.checks.get(name)
@@ -21,21 +21,21 @@ def _agents_view(runs: Runs) -> tuple[str, ...]:
 
 @pytest.mark.rows("leaves")
 @pytest.mark.usefixtures("commands")
-def test_no_process_that_the_agent_left_lives_when_it_is_scored(row: Row) -> None:
+def test_no_process_that_the_agent_left_lives_when_it_is_scored(row: Rows) -> None:
     assert_check(row("leaves"), ("ran",), "The model's command was not run: is the dialect the agent's?")
     promise = "What the agent left running (setsid, nohup, ignored signals) must be dead before the first check."
     assert_check(row("leaves"), ("ended", "still"), promise)
 
 
 @pytest.mark.rows("leaves")
-def test_a_service_that_the_setup_started_outlives_the_agent(row: Row) -> None:
+def test_a_service_that_the_setup_started_outlives_the_agent(row: Rows) -> None:
     promise = "A process that the task's setup started is not the agent's and must live on until the sandbox goes."
     assert_check(row("leaves"), ("service",), promise)
 
 
 @pytest.mark.rows("near-1", "near-2")
 @pytest.mark.parametrize(("own", "other"), [("1", "2"), ("2", "1")])
-def test_two_rollouts_at_once_do_not_see_each_other(row: Row, runs: Runs, own: str, other: str) -> None:
+def test_two_rollouts_at_once_do_not_see_each_other(row: Rows, runs: Runs, own: str, other: str) -> None:
     rollout = row(f"near-{own}")
     assert rollout.ok, rollout.broken("Two rollouts at once disturbed each other.")
     promise = "A rollout saw files or processes of its neighbour."
@@ -46,7 +46,7 @@ def test_two_rollouts_at_once_do_not_see_each_other(row: Row, runs: Runs, own: s
 
 @pytest.mark.rows("sound")
 def test_the_providers_key_is_sent_to_the_provider_and_is_nowhere_in_the_sandbox(
-    row: Row, main: Evidence, runs: Runs
+    row: Rows, main: Evidence, runs: Runs
 ) -> None:
     sent = {request.headers.get("authorization") for request in main.asked("sound")}
     assert sent == {f"Bearer {main.key}"}, row("sound").broken(f"The provider was sent another key: {sent}")

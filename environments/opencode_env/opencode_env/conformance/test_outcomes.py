@@ -7,7 +7,7 @@ import pytest
 
 from opencode_env.cli_agent.outcomes import NO_ANSWER, Outcome, flags_of_outcomes
 from opencode_env.conformance.evidence import Evidence, Runs
-from opencode_env.conformance.plugin import Rollout, Row
+from opencode_env.conformance.plugin import PlayedRow, Rows
 from opencode_env.conformance.rows import LIMIT_SECONDS, MAX_TURNS, SILENT_SECONDS
 
 METRICS = (
@@ -22,7 +22,7 @@ METRICS = (
 )
 
 
-def assert_ended(rollout: Rollout, outcome: Outcome, promise: str, stop: str = "") -> None:
+def assert_ended(rollout: PlayedRow, outcome: Outcome, promise: str, stop: str = "") -> None:
     """The rollout ended as the row of this outcome says; one that another part stops, by this condition."""
     row, stop = outcome.row, stop or outcome.row.stop
     assert row.scored
@@ -32,7 +32,7 @@ def assert_ended(rollout: Rollout, outcome: Outcome, promise: str, stop: str = "
     assert not row.metric or rollout.metrics[row.metric] == 1.0, rollout.broken(promise)
 
 
-def assert_timed_out(rollout: Rollout) -> None:
+def assert_timed_out(rollout: PlayedRow) -> None:
     """It was ended by the agent's time limit, and scored."""
     promise = "The agent's own time limit is the policy's doing: it ends the agent, and the rollout is scored."
     assert rollout.ok, rollout.broken(promise)
@@ -43,7 +43,7 @@ def assert_timed_out(rollout: Rollout) -> None:
 
 
 @pytest.mark.rows("sound")
-def test_a_sound_answer_is_a_finished_rollout_with_its_reward(row: Row) -> None:
+def test_a_sound_answer_is_a_finished_rollout_with_its_reward(row: Rows) -> None:
     sound = row("sound")
     assert sound.ok, sound.broken("An agent that was given a sound model must end as a sound rollout.")
     assert sound.stop == "agent_completed", sound.broken(
@@ -53,7 +53,7 @@ def test_a_sound_answer_is_a_finished_rollout_with_its_reward(row: Row) -> None:
 
 
 @pytest.mark.rows("sound")
-def test_every_rollout_has_the_metrics_of_every_agent(row: Row, runs: Runs) -> None:
+def test_every_rollout_has_the_metrics_of_every_agent(row: Rows, runs: Runs) -> None:
     sound = row("sound")
     missing = [name for name in METRICS if name not in sound.metrics]
     assert missing == [], sound.broken(f"Metrics that every CliAgentEnv rollout has are missing: {missing}.")
@@ -65,7 +65,7 @@ def test_every_rollout_has_the_metrics_of_every_agent(row: Row, runs: Runs) -> N
 
 
 @pytest.mark.rows("wrong")
-def test_a_wrong_answer_is_a_reward_of_0_and_no_error(row: Row) -> None:
+def test_a_wrong_answer_is_a_reward_of_0_and_no_error(row: Rows) -> None:
     wrong = row("wrong")
     assert wrong.ok, wrong.broken("A wrong answer is the policy's doing: a sound rollout.")
     assert wrong.reward == 0.0, wrong.broken("A wrong answer must score 0.")
@@ -75,7 +75,7 @@ def test_no_rollout_without_a_model_call_is_sound(main: Evidence, runs: Runs) ->
     for evidence in runs.made.values():
         for episode in evidence.finished.episodes:
             for trace in episode.traces[:1]:
-                rollout = Rollout(evidence, trace.task.data.id or "")
+                rollout = PlayedRow(evidence, trace.task.data.id or "")
                 # A call that is still waiting when the time is over is in no trace.
                 asked = trace.calls or trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop
                 assert asked or not rollout.ok, rollout.broken("An agent that never asked its model is scored.")
@@ -83,7 +83,7 @@ def test_no_rollout_without_a_model_call_is_sound(main: Evidence, runs: Runs) ->
 
 @pytest.mark.rows("turns")
 @pytest.mark.usefixtures("commands")
-def test_the_limit_of_turns_is_a_stop_and_is_scored(row: Row) -> None:
+def test_the_limit_of_turns_is_a_stop_and_is_scored(row: Rows) -> None:
     promise = "--env.agent.max-turns must end the agent, and it is scored"
     assert_ended(row("turns"), Outcome.LIMIT, promise, stop="max_turns")
     assert row("turns").metrics["num_turns"] == MAX_TURNS, row("turns").broken("Not one turn more than the limit.")
@@ -91,13 +91,13 @@ def test_the_limit_of_turns_is_a_stop_and_is_scored(row: Row) -> None:
 
 @pytest.mark.rows("budget")
 @pytest.mark.usefixtures("commands")
-def test_a_spent_budget_of_tokens_is_a_stop_and_is_scored(row: Row) -> None:
+def test_a_spent_budget_of_tokens_is_a_stop_and_is_scored(row: Rows) -> None:
     promise = "--env.agent.max-total-tokens must end the agent, and it is scored"
     assert_ended(row("budget"), Outcome.LIMIT, promise, stop="max_total_tokens")
 
 
 @pytest.mark.rows("window")
-def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Row, main: Evidence) -> None:
+def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Rows, main: Evidence) -> None:
     if main.policy.commands.get("window"):
         assert_ended(row("window"), Outcome.CONTEXT_FULL, "A context window that is full is the policy's doing")
         return
@@ -108,7 +108,7 @@ def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(
 
 @pytest.mark.rows("silent")
 def test_an_agent_that_waits_for_its_model_is_ended_and_what_sent_no_stream_is_an_error(
-    row: Row, main: Evidence
+    row: Rows, main: Evidence
 ) -> None:
     silent = row("silent")
     if silent.error.startswith("HarnessError: the agent's time was over before its first model call"):
@@ -127,7 +127,7 @@ def test_an_agent_that_waits_for_its_model_is_ended_and_what_sent_no_stream_is_a
 
 @pytest.mark.rows("late")
 @pytest.mark.usefixtures("commands")
-def test_an_agent_that_waits_for_its_command_is_ended_with_it_and_scored(row: Row) -> None:
+def test_an_agent_that_waits_for_its_command_is_ended_with_it_and_scored(row: Rows) -> None:
     late = row("late")
     assert_timed_out(late)
     if late.metrics["num_turns"] == 0:

@@ -20,8 +20,8 @@ import verifiers.v1 as vf
 from opencode_rubrics.code_problem import test_columns
 from opencode_rubrics.registry import OWN_RUBRICS
 from pydantic import JsonValue, ValidationError
+from rollout_sandbox.interface import COMMAND
 from rollout_sandbox.surrogates import whole_text
-from rollout_sandbox.toolbox.agent_programs import COMMAND
 
 from opencode_env.taskset.columns import IDENTITY_FIELDS, named_columns
 from opencode_env.taskset.config import OpenCodeTasksetConfig

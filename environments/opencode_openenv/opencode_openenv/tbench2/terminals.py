@@ -12,10 +12,9 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 
 import verifiers.v1 as vf
-from rollout_sandbox.compat import start_process
+from rollout_sandbox.compat import abilities_of, start_process
 from rollout_sandbox.toolbox.checked_run import OUT_OF_TIME, run_for
 from rollout_sandbox.toolbox.command import MARK_VARIABLE, end_marked
-from rollout_sandbox.toolbox.processes import EndsAgentProcesses
 from verifiers.v1.runtimes import RuntimeProcess
 
 MAX_OUTPUT_CHARS = 100_000
@@ -98,7 +97,7 @@ class Terminals:
     async def run(self, command: str, seconds: float) -> Ran:
         """Run a command with bash to its end, standard input empty, for at most `seconds`."""
         argv = ["bash", "-c", "exec </dev/null; " + await self._text(command)]
-        if not isinstance(self._runtime, EndsAgentProcesses):
+        if not abilities_of(self._runtime).can_end_agent:
             return await self._run_elsewhere(command, argv, seconds)
         live, code = _Live(await start_process(self._runtime, argv, {})), None
         try:

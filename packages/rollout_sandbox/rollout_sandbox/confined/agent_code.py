@@ -24,8 +24,8 @@ from rollout_sandbox.confined.config import Bind
 from rollout_sandbox.confined.directory import remove_entries
 from rollout_sandbox.confined.interpreter import base_python
 from rollout_sandbox.confined.process import ConfinedProcess
+from rollout_sandbox.interface import NOT_REACHED, ProgramBatch, ProgramEnd, ProgramLimits
 from rollout_sandbox.programs import program_text
-from rollout_sandbox.toolbox.agent_programs import NOT_REACHED, ProgramBatch, ProgramEnd, ProgramLimits
 
 TOOLS = "/.vf/door"
 """Where the sandbox sees the command and its socket, read-only."""

@@ -36,10 +36,10 @@ from rollout_sandbox.confined.process import ConfinedProcess, PipeReader, pipes
 from rollout_sandbox.confined.sandbox import Sandbox
 from rollout_sandbox.confined.users import SandboxUser
 from rollout_sandbox.confined.uv_scripts import prepare_script
+from rollout_sandbox.interface import KeptFiles, NotKept, ProgramLimits, SandboxAbilities
 from rollout_sandbox.programs import program_text
 from rollout_sandbox.provisioning import provisioned
-from rollout_sandbox.toolbox.agent_programs import ProgramLimits
-from rollout_sandbox.toolbox.kept_files import KeptFiles, NotKept, keep, put
+from rollout_sandbox.toolbox.kept_files import keep, put
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 
 _END_TIMEOUT_S = 60.0
@@ -309,10 +309,12 @@ class BubblewrapBackend(RuntimeBackend):
         return self.relays
 
 
-class ConfinedRuntime(Runtime):
-    """A view of a confined sandbox, with all that it can do beyond what verifiers asks of a runtime."""
+class ConfinedRuntime(SandboxAbilities, Runtime):
+    """A view of a confined sandbox."""
 
     backend: BubblewrapBackend
+    can_end_agent = True
+    can_keep_files = True
 
     @property
     def host_user(self) -> SandboxUser | None:
@@ -321,7 +323,6 @@ class ConfinedRuntime(Runtime):
 
     @property
     def trusted_python(self) -> str:
-        """Absolute path, here and inside, of a Python that nothing inside can change."""
         return base_python()
 
     async def alive(self) -> bool:
@@ -329,17 +330,13 @@ class ConfinedRuntime(Runtime):
         return self.backend.sandbox.is_alive
 
     async def limit_kills(self) -> dict[str, int]:
-        """Return how many processes were killed at the limits of `memory` and `disk`."""
         group, disk = self.backend.sandbox.allowance.group, self.backend.disk
         watched = int((await self.backend.sandbox.channel.request("kills")).text)
         by_kernel = 0 if group is None else group.memory_kills().at_limit
         return {"memory": watched + by_kernel, "disk": 0 if disk is None else disk.kills}
 
     def kills_below_limits(self) -> int:
-        """Return how many processes the kernel ended for want of memory, though the sandbox was below its limit.
-
-        Without a control group of its own: how many of the whole machine since the sandbox started.
-        """
+        """How many there were; without a control group of its own, of the whole machine since the sandbox started."""
         group = self.backend.sandbox.allowance.group
         if group is not None and group.limits_memory:
             return group.memory_kills().below_limit
@@ -358,18 +355,15 @@ class ConfinedRuntime(Runtime):
         await self.backend.commands.background(argv, self.process_env(env), log)
 
     async def mark_agent_start(self) -> None:
-        """Remember the processes that run now, which `end_agent_processes` will spare."""
         await self.backend.sandbox.channel.request("mark")
 
     async def end_agent_processes(self) -> None:
-        """Kill every process but those that ran at `mark_agent_start` and their descendants; none is left on return.
-        Those that outrun it take with them what would have been spared (`agent_survived`); where it cannot be done, the
-        whole sandbox is ended."""
+        """Kill every process but those that ran at the mark and their descendants. Those that outrun it take with them
+        what would have been spared (`agent_survived`); where it cannot be done, the whole sandbox is ended."""
         await self.backend.commands.end("purge")
 
     @contextlib.asynccontextmanager
     async def agent_code(self) -> AsyncIterator[AgentCodeServer]:
-        """Offer the command `run-agent-code` inside: for verify commands, when the agent has ended."""
         sandbox = self.backend.sandbox
         async with AgentCodeServer(self._cell, self.backend.workdir).open(*sandbox.agent_code_directories()) as server:
             with sandbox.home_unnamed():
@@ -383,7 +377,6 @@ class ConfinedRuntime(Runtime):
         return provisioned(BubblewrapBackend(options, shown, f"{self.name}-code", place, lent=self.host_user))
 
     def agent_programs(self, limits: ProgramLimits) -> AbstractAsyncContextManager[ConfinedPrograms]:
-        """Offer a place for programs that see nothing of this sandbox, each within `limits`."""
         bounds = {"max_processes": limits.processes, "max_memory": limits.memory_bytes}
         apart = {"network": "interception", "python_env": False, "env_allow": []}
         options, name = self.backend.options.model_copy(update=apart | bounds), f"{self.name}-code"
@@ -395,20 +388,17 @@ class ConfinedRuntime(Runtime):
 
     @property
     def agent_survived(self) -> bool:
-        """See `Sandbox.outlived`."""
         return self.backend.sandbox.outlived
 
     @contextlib.asynccontextmanager
     async def others_held(self) -> AsyncIterator["ConfinedRuntime"]:
-        """Hold still whatever runs inside but what is started through the view of the sandbox that this yields; other
-        commands start after it. The kernel's freezer does it where the evaluation may make control groups; elsewhere a
-        signal does, from which a process can arrange to be woken. Raises a `SandboxError` if the sandbox is gone."""
+        """Other commands start after it. The kernel's freezer holds them where the evaluation may make control groups;
+        elsewhere a signal does, from which a process can arrange to be woken."""
         alone = copy.copy(self.backend)
         async with self.backend.commands.others_held() as alone.commands:
             yield alone.bind(env=self.env)
 
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
-        """Keep all that is writable, while everything inside is held still; see `KeepsFiles`."""
         roots, skipped = self.backend.sandbox.kept_areas(), [str(self.info.id), SHARED]
         async with self.backend.commands.others_held(spare=True) as alone:
             begun = time.monotonic()

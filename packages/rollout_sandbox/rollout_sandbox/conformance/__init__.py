@@ -1,10 +1,6 @@
 """Does a runtime keep what a sandbox for agents has to promise? `python -m rollout_sandbox.conformance RUNTIME` tells.
 
-Each promise is a check of any runtime of verifiers, with what to change where it is broken. The tests of our own
-runtimes are these checks, and what only they promise.
+The suite is pytest's: each promise is a test of any runtime of verifiers, its name says what is broken, and its
+docstring what to change in a runtime that breaks it. A skipped one cannot be asked of the runtime. `test_abilities`
+walks `rollout_sandbox.interface`. The suite for agents (`opencode_env.conformance`) is run by the same `run_suite`.
 """
-
-from rollout_sandbox.conformance import commands, isolation, network  # noqa: F401 - they register theirs
-from rollout_sandbox.conformance.promises import PROMISES, Broken, NotAsked, Promise, Subject
-
-__all__ = ["PROMISES", "Broken", "NotAsked", "Promise", "Subject"]

@@ -41,11 +41,12 @@ from rollout_sandbox.confined.network_relays import NetworkRelays
 from rollout_sandbox.confined.process import BoundedOutput, ConfinedProcess, PipedProcess, pipes
 from rollout_sandbox.confined.relay import IDLE_SECONDS, MAX_CONNECTIONS
 from rollout_sandbox.confined.supervisor.processes import COMMAND_VARIABLE
+from rollout_sandbox.interface import KeptFiles, NotKept, SandboxAbilities
 from rollout_sandbox.podman import engine
 from rollout_sandbox.podman.container import Container, ContainerOptions
 from rollout_sandbox.programs import program_argv, program_text
 from rollout_sandbox.provisioning import provisioned
-from rollout_sandbox.toolbox.kept_files import KeptFiles, NotKept, keep, put
+from rollout_sandbox.toolbox.kept_files import keep, put
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 
 if AFTER_0_4_0:
@@ -359,8 +360,6 @@ class PodmanBackend(RuntimeBackend):
     SUPPORTS_USER_SWITCHING = True
     SUPPORTS_PORT_EXPOSURE = True
     config_class = PodmanConfig
-    engine: ClassVar[str] = "podman"
-    """The command that knows the container, whatever runs in it."""
     container_class: ClassVar[type[Container]] = Container
 
     def __init__(self, config: PodmanConfig, name: str | None = None, binds: Sequence[Bind] = ()) -> None:
@@ -464,27 +463,34 @@ class PodmanBackend(RuntimeBackend):
         return self._relays
 
 
-class PodmanRuntime(Runtime):
-    """A view of a podman container, with what it can do beyond what verifiers asks of a runtime."""
+class PodmanRuntime(SandboxAbilities, Runtime):
+    """A view of a podman container."""
 
     backend: PodmanBackend
+    can_end_agent = True
+    can_keep_files = True
 
-    async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
+    @property
+    def container(self) -> tuple[str, str]:
+        return "podman", self.backend.container.id
+
+    async def read_answer(self, path: str, max_bytes: int) -> bytes | str | None:
+        if self.user is not None:  # the supervisor sees the files as the image's user does
+            return None
         return await read_answer(self.backend.container.channel, path, max_bytes)
 
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
-        """Keep what differs from the image; see `KeepsFiles`."""
+        """Keep what differs from the image."""
         return await keep_files(self.backend.container, folder, before, most)
 
     async def put_files(self, folder: Path) -> None:
         await put_files(self.backend.container, folder)
 
     async def mark_agent_start(self) -> None:
-        """Remember the processes that run now, which `end_agent_processes` will spare."""
         await self.backend.container.channel.request("mark")
 
     async def end_agent_processes(self) -> None:
-        """Kill every process but those that ran at `mark_agent_start` and what tool servers among them started."""
+        """Kill every process but those that ran at the mark and what tool servers among them started."""
         try:
             for asked in ("purge", "accounts"):  # which podman would read as it copies files, too
                 await self.backend.container.channel.request(asked)

@@ -30,6 +30,7 @@ from verifiers.v1.runtimes import PrimeConfig, ProgramResult, RuntimeProcess
 from verifiers.v1.utils.aio import run_shielded
 
 from rollout_sandbox.compat import CustomRuntimeConfig, PrimeBackend, Runtime
+from rollout_sandbox.interface import SandboxAbilities
 from rollout_sandbox.prime import errors
 from rollout_sandbox.prime.connections import prepare
 from rollout_sandbox.prime.errors import (
@@ -417,8 +418,8 @@ class PrimeSandboxBackend(PrimeBackend):
         """Nothing: as the process ends, `ownership` deletes what all runtimes have left, at once."""
 
 
-class PrimeSandbox(Runtime):
-    """A view of a Prime sandbox, which knows whose doing a failure of its commands can be."""
+class PrimeSandbox(SandboxAbilities, Runtime):
+    """A view of a Prime sandbox."""
 
     def agent_can_cause(self, error: SandboxError) -> bool:
         return agent_can_cause(error)

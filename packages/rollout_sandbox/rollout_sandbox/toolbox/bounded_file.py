@@ -8,10 +8,10 @@ raises.
 import asyncio
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
 
 import verifiers.v1 as vf
 
+from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.toolbox.checked_run import OUT_OF_TIME, require_alive, run_checked, run_for
 from rollout_sandbox.toolbox.container_engine import engine_of
@@ -49,19 +49,11 @@ class BoundedText:
     text: str = ""
 
 
-@runtime_checkable
-class ReadsAnswers(Protocol):
-    """A sandbox whose files are read from outside, by no program that an agent could have replaced."""
-
-    async def read_answer(self, path: str, max_bytes: int) -> bytes | str:
-        """What a regular file holds, as its default user may read it, or the name of a `FileState` in lower case."""
-
-
 async def read_bounded(runtime: vf.Runtime, path: str, max_bytes: int) -> bytes | FileState:
     """The content of the file at the absolute sandbox `path` if it is a regular one of at most `max_bytes`; the image
     needs `head` and `wc`."""
-    if isinstance(runtime, ReadsAnswers) and runtime.user is None:
-        taken = await runtime.read_answer(path, max_bytes)
+    taken = await abilities_of(runtime).read_answer(path, max_bytes)
+    if taken is not None:
         return FileState[taken.upper()] if isinstance(taken, str) else taken
     argv, failure = program_argv("read_regular.sh", path, str(max_bytes), "look"), f"{path!r} cannot be read"
     looked = await run_checked(runtime, argv, failure, seconds=_READ_TIMEOUT, accepted=frozenset(FileState))
@@ -77,8 +69,9 @@ async def read_bounded(runtime: vf.Runtime, path: str, max_bytes: int) -> bytes 
 async def read_bounded_text(runtime: vf.Runtime, path: str, max_bytes: int) -> BoundedText:
     """Read the file at the absolute sandbox `path` if it is a regular one of at most `max_bytes`; where no engine can
     be asked instead, the image needs `head` and `wc`."""
-    if isinstance(runtime, ReadsAnswers) and runtime.user is None:
-        return _found(await runtime.read_answer(path, max_bytes))
+    taken = await abilities_of(runtime).read_answer(path, max_bytes)
+    if taken is not None:
+        return _found(taken)
     argv, failure = program_argv("read_regular.sh", path, str(max_bytes)), f"{path!r} cannot be read"
     engine = engine_of(runtime)
     if engine is None:

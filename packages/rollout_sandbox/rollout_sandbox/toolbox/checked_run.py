@@ -19,9 +19,8 @@ from collections.abc import Collection, Mapping, Sequence
 import verifiers.v1 as vf
 from verifiers.v1.utils.aio import run_shielded
 
-from rollout_sandbox.compat import exec_command
+from rollout_sandbox.compat import abilities_of, exec_command
 from rollout_sandbox.toolbox.container_engine import engine_of
-from rollout_sandbox.toolbox.processes import agent_can_cause
 from rollout_sandbox.toolbox.scoring import causes, command_time, exempt, is_exempt
 
 OUT_OF_TIME = 124
@@ -58,7 +57,7 @@ async def is_infrastructure(error: Exception, runtime: vf.Runtime | None) -> boo
     failed = [one for one in causes(error) if isinstance(one, vf.SandboxError)]
     if not failed:
         return False
-    if runtime is None or not agent_can_cause(runtime, failed[0]):
+    if runtime is None or not abilities_of(runtime).agent_can_cause(failed[0]):
         return True
     return not await is_alive(runtime)
 

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 import verifiers.v1 as vf
 
-from rollout_sandbox.compat import engine_program
+from rollout_sandbox.compat import abilities_of
 
 _SECONDS = 60.0
 
@@ -47,10 +47,8 @@ class ContainerEngine:
 
 def engine_of(runtime: vf.Runtime) -> ContainerEngine | None:
     """The engine of a container on this machine; None for other sandboxes."""
-    program, container = engine_program(runtime), getattr(getattr(runtime, "info", None), "id", None)
-    if program not in ("docker", "podman") or not container:
-        return None
-    return ContainerEngine(program, str(container))
+    found = abilities_of(runtime).container
+    return None if found is None else ContainerEngine(*found)
 
 
 def _first_member(argv: Sequence[str], name: str, max_bytes: int) -> bytes | str:

@@ -14,12 +14,12 @@ import re
 import stat
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol
 
 from verifiers.v1.errors import SandboxError
 
+from rollout_sandbox.interface import ChildrenRun, KeptFiles, NotKept
 from rollout_sandbox.surrogates import whole_text
 
 INDEX = "index.gz"
@@ -39,39 +39,6 @@ _CONTENT = re.compile(r"[0-9]+(\.z)?")
 _EARLY = "the program that keeps a sandbox's files has ended early"
 _MOST_REASON = 300
 """Characters of a reason that names what the agent has named."""
-
-
-class NotKept(Exception):
-    """What a sandbox holds cannot be kept whole; the message says why."""
-
-
-class ChildrenRun(NotKept):
-    """Only children of the agent's own program ran beside it, which it may be waiting for, as for a search."""
-
-
-@dataclass
-class KeptFiles:
-    """What was kept."""
-
-    bytes: int = 0
-    """Of all contents."""
-    new_bytes: int = 0
-    """Of those that are not a hard link."""
-
-
-@runtime_checkable
-class KeepsFiles(Protocol):
-    """A sandbox whose files can be kept and put into another one of its kind."""
-
-    async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
-        """Keep them in a folder (see `keep`), and say for how many seconds everything inside was held still.
-
-        Raises:
-            NotKept: they cannot be kept whole.
-        """
-
-    async def put_files(self, folder: Path) -> None:
-        """Make what such a folder holds, in a sandbox in which nothing has run yet."""
 
 
 class StreamedProcess(Protocol):

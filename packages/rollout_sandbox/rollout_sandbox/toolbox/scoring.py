@@ -24,6 +24,8 @@ from typing import Any, TypeVar
 
 import verifiers.v1 as vf
 
+from rollout_sandbox.compat import abilities_of
+
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 _STATE = "_opencode_rollout"
@@ -281,6 +283,14 @@ def scoring_of(holder: vf.Trace[Any, Any, Any] | vf.Runtime) -> Scoring:
 def command_time(runtime: vf.Runtime) -> contextlib.AbstractContextManager[None]:
     """Count the time of a command as the agent's in the sandbox in which the agent worked."""
     return scoring_of(runtime).agents_time() if _fields(runtime).get(_AGENTS) else contextlib.nullcontext()
+
+
+async def end_agent(runtime: vf.Runtime) -> None:
+    """End what the agent left running, where the sandbox can tell it; elsewhere the harness has ended it."""
+    sandbox = abilities_of(runtime)
+    if sandbox.can_end_agent:
+        with scoring_of(runtime).agents_time():
+            await sandbox.end_agent_processes()
 
 
 def _fields(holder: Any) -> dict[str, Any]:

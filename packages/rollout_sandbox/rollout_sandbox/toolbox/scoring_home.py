@@ -28,9 +28,9 @@ from pathlib import Path
 
 import verifiers.v1 as vf
 
-from rollout_sandbox.compat import is_this_machine
+from rollout_sandbox.compat import abilities_of
+from rollout_sandbox.interface import AgentCode
 from rollout_sandbox.programs import program_argv, program_text
-from rollout_sandbox.toolbox.agent_programs import AgentCode, RunsAgentCode
 from rollout_sandbox.toolbox.checked_run import require_alive, run_for
 from rollout_sandbox.toolbox.container_engine import ContainerEngine, engine_of
 from rollout_sandbox.toolbox.scoring import command_time
@@ -147,8 +147,8 @@ async def scoring_home(runtime: vf.Runtime, workdir: str, *, exposed: bool) -> A
     programs of the sandbox may be its own."""
     async with AsyncExitStack() as stack:
         code: AgentCode | None = None
-        if isinstance(runtime, RunsAgentCode):
-            code = await stack.enter_async_context(runtime.agent_code())
+        if (offered := abilities_of(runtime).agent_code()) is not None:
+            code = await stack.enter_async_context(offered)
         own = await put_own_shell(runtime) if exposed else ""
         home = await _begin(runtime, workdir, code, own)
         home.environment = _environment(home.directory, code.shared if code else f"{home.directory}/shared", workdir)
@@ -166,7 +166,7 @@ async def _begin(runtime: vf.Runtime, workdir: str, code: AgentCode | None, own:
     places = (code.scratch,) if code else _PLACES
     texts = helper, program_text("drop_links.sh")
     # Without confinement /tmp is this machine's: what is there is not the agent's to answer for, nor ours to remove.
-    temporary = "" if is_this_machine(runtime) else "/tmp"
+    temporary = "" if abilities_of(runtime).is_this_machine else "/tmp"
     name = f"scoring-{secrets.token_hex(8)}"
     argv = program_argv("begin_scoring.sh", name, *texts, temporary, workdir, VERIFIER_DIRECTORY, *places)
     # A shell for another kind of processor does not run; the container's own shell may.

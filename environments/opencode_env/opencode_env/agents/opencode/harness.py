@@ -20,9 +20,8 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from opencode_rubrics import require_alive, run_checked, upload_bundle, workdir_of
-from rollout_sandbox.compat import is_this_machine, run_program
+from rollout_sandbox.compat import abilities_of, run_program
 from rollout_sandbox.confined import Bind
-from rollout_sandbox.toolbox.processes import EndsAgentProcesses
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError, ProviderError, SandboxError, TaskError
 from verifiers.v1.harness import Harness, HarnessSession
@@ -507,7 +506,8 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
         Raises:
             HarnessError: on a plain subprocess runtime, or when OpenCode cannot be installed.
         """
-        if is_this_machine(runtime) and not isinstance(runtime, EndsAgentProcesses):
+        sandbox = abilities_of(runtime)
+        if sandbox.is_this_machine and not sandbox.can_end_agent:
             raise HarnessError(
                 "OpenCode would run on this machine without confinement: use --env.id opencode-env (confined local "
                 "sandbox) or a container (--env.agent.runtime.type docker | podman | prime)"
@@ -554,7 +554,7 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
     async def cleanup(self, trace: AnyTrace, runtime: Runtime) -> None:
         """Remove OpenCode's files where no sandbox takes them along."""
         state = rollout_of(trace).agent_directory
-        if state and is_this_machine(runtime):
+        if state and abilities_of(runtime).is_this_machine:
             await remove_dir(runtime, state, "OpenCode's files")
 
     async def launch(self, *arguments: Any, **options: Any) -> ProgramResult:

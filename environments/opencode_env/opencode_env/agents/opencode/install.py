@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from opencode_rubrics import run_checked
-from rollout_sandbox.compat import is_this_machine
+from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.toolbox.pieces import send_in_pieces
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import Runtime
@@ -174,7 +174,7 @@ async def install(
     Raises:
         HarnessError: when the strategy cannot deliver the pinned version; the message says what to change.
     """
-    if is_this_machine(runtime):  # accepted without confinement: it sees this machine's files
+    if abilities_of(runtime).is_this_machine:  # accepted without confinement: it sees this machine's files
         return str((await asyncio.to_thread(ensure_build, config.version, host_platform())).directory)
     image = getattr(getattr(runtime, "config", None), "image", None)
     key: ImageKey = None if image is None else (runtime.type, image, config.asset_dir, config.version)

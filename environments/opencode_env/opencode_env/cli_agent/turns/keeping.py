@@ -21,8 +21,9 @@ from typing import Any
 from opencode_runs.traces.record import Origin
 from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, RolloutFacts
 from pydantic_core import to_json
+from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.file_lock import private_directory, try_lock
-from rollout_sandbox.toolbox.kept_files import ChildrenRun, KeepsFiles, KeptFiles, NotKept
+from rollout_sandbox.interface import ChildrenRun, KeptFiles, NotKept, SandboxAbilities
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.serve.delta import pack
 
@@ -81,7 +82,7 @@ class RolloutTurns:
         self._disk = disk
         self._folder: Path | None = claimed[0]
         self._lock: int | None = claimed[1]
-        self._box: KeepsFiles | None = None
+        self._box: SandboxAbilities | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._last_turn = 0 if continued is None else continued.turn.turn - (not continued.resumed)
         self._last_digest = "" if continued is None else continued.turn.digest
@@ -93,11 +94,12 @@ class RolloutTurns:
 
     async def provide(self, box: Runtime) -> None:
         """Take up the rollout's sandbox, in which nothing has run; put the files of a continued turn there."""
-        if not isinstance(box, KeepsFiles):
+        sandbox = abilities_of(box)
+        if not sandbox.can_keep_files:
             return
-        self._box = box
+        self._box = sandbox
         if self.continued is not None:
-            await box.put_files(self.continued.turn.place / FILES)
+            await sandbox.put_files(self.continued.turn.place / FILES)
 
     def begin(self, trace: AnyTrace) -> None:
         """Take up the trace that was minted."""
@@ -192,7 +194,7 @@ class RolloutTurns:
         call.answer_place = place
         call.keeping = self._keeping = asyncio.create_task(self._keep(self._box, place, manifest, state))
 
-    async def _keep(self, box: KeepsFiles, place: Path, manifest: KeptTurn, state: dict[str, Any]) -> None:
+    async def _keep(self, box: SandboxAbilities, place: Path, manifest: KeptTurn, state: dict[str, Any]) -> None:
         begun = time.monotonic()
         assert self._disk is not None
         partial = place.with_name(f".{place.name}")
@@ -213,7 +215,7 @@ class RolloutTurns:
         finally:
             self._seconds += time.monotonic() - begun
 
-    async def _with_files(self, manifest: KeptTurn, box: KeepsFiles, folder: Path) -> KeptTurn:
+    async def _with_files(self, manifest: KeptTurn, box: SandboxAbilities, folder: Path) -> KeptTurn:
         """Keep the sandbox's files; returns what the manifest says then."""
         folder.mkdir(mode=0o700)
         most = min(MOST_SECONDS, self.kind.patience / 2)
@@ -227,7 +229,7 @@ class RolloutTurns:
             raise NotKept(f"its files were not copied within {most:g} s") from None
         return manifest.model_copy(update={"file_bytes": kept.bytes, "held_seconds": round(held, 4)})
 
-    async def _copied(self, box: KeepsFiles, folder: Path) -> tuple[KeptFiles, float]:
+    async def _copied(self, box: SandboxAbilities, folder: Path) -> tuple[KeptFiles, float]:
         assert self._disk is not None
         deadline, delay = time.monotonic() + CHILDREN_SECONDS, 0.05
         while True:

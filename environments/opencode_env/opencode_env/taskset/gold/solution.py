@@ -15,10 +15,9 @@ from typing import Any
 import verifiers.v1 as vf
 from opencode_rubrics import AnyTrace, run_command, upload_bundle, workdir_of
 from pydantic import JsonValue
-from rollout_sandbox.compat import is_this_machine
+from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.toolbox.archives import pack_directory, unpack_new
-from rollout_sandbox.toolbox.processes import EndsAgentProcesses
 from verifiers.v1.state import state_cls
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
@@ -202,7 +201,8 @@ async def gold_is_right(task: Any, runtime: vf.Runtime) -> bool | None:
     Raises:
         TaskError: the runtime is this machine, or the column holds no solution.
     """
-    if is_this_machine(runtime) and not isinstance(runtime, EndsAgentProcesses):
+    sandbox = abilities_of(runtime)
+    if sandbox.is_this_machine and not sandbox.can_end_agent:
         raise vf.TaskError(
             "vf-validate's subprocess runtime is this machine, unconfined: a solution and its tests would run on its "
             f"files, and no reward there says what a sandbox gives. Use `{_COMMAND}` (the confined local sandbox), or "

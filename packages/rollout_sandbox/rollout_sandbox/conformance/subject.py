@@ -1,4 +1,4 @@
-"""What a promise is, of what it is asked, and what its checks share."""
+"""The runtime that is checked, and how its sandboxes and what runs in them are looked at."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import inspect
 import os
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -66,47 +66,6 @@ class Subject:
         return provision_runtime(config) if self.backend is None else provisioned(self.backend(config))
 
 
-Check = Callable[[Subject], Awaitable[None]]
-
-
-class Broken(Exception):
-    """The promise is not kept; the message says what was seen."""
-
-
-class NotAsked(Exception):
-    """The promise cannot be asked of this runtime; the message says why."""
-
-
-@dataclass(frozen=True)
-class Promise:
-    """One thing that agents, scoring and whoever runs them rely on."""
-
-    name: str
-    text: str
-    change: str
-    """What to change in a runtime that does not keep it."""
-    check: Check
-
-
-PROMISES: list[Promise] = []
-
-
-def promise(text: str, *, change: str) -> Callable[[Check], Check]:
-    """Register a check, which raises `Broken` or `NotAsked`, as a promise."""
-
-    def register(check: Check) -> Check:
-        PROMISES.append(Promise(check.__name__, text, change, check))
-        return check
-
-    return register
-
-
-def require(kept: bool, seen: object) -> None:
-    """Return if the promise is kept; it is `Broken` if not, and the message says what was `seen`."""
-    if not kept:
-        raise Broken(str(seen))
-
-
 def pause_after(asked: float) -> float:
     """How long to wait (s) before a condition is asked again that took `asked` seconds: asking takes a fifth of the
     time at most, unless a single question takes longer than a quarter of a second."""
@@ -158,9 +117,3 @@ def host_pids_of(words: str) -> list[int]:
 def unused_seconds() -> str:
     """A number of seconds that nobody else on this machine sleeps."""
     return f"{uuid.uuid4().int % 10**9 + 10**6}.25"
-
-
-async def require_python(box: vf.Runtime) -> None:
-    """Return if there is a `python3` inside; the promise is `NotAsked` if not."""
-    if (await box.run(["python3", "-c", "pass"], {})).exit_code != 0:
-        raise NotAsked("it has no python3 inside, with which this is checked")

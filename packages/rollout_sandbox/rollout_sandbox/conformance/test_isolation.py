@@ -8,19 +8,17 @@ import uuid
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import SkipTest
 
 import verifiers.v1 as vf
 from verifiers.v1.errors import SandboxError
 
-from rollout_sandbox.conformance.promises import (
+from rollout_sandbox.conformance.plugin import require_python
+from rollout_sandbox.conformance.subject import (
     PATIENCE_SECONDS,
-    NotAsked,
     Subject,
     peer,
     program,
-    promise,
-    require,
-    require_python,
     runs,
     shell,
     until,
@@ -36,48 +34,39 @@ def limited(subject: Subject, **options: Any) -> dict[str, Any]:
     for name, value in options.items():
         if subject.has(name):
             return {name: value}
-    raise NotAsked(f"its configuration has none of {', '.join(options)}")
+    raise SkipTest(f"its configuration has none of {', '.join(options)}")
 
 
-@promise(
-    "What takes more memory than its sandbox may have is killed, and the shell that started it sees that",
-    change="bound the memory of all processes together (a control group), and kill the largest, not the sandbox",
-)
-async def memory(subject: Subject) -> None:
+async def test_memory_beyond_the_limit_is_killed_and_the_shell_sees_it(subject: Subject) -> None:
+    """Bound the memory of all processes together (a control group), and kill the largest, not the sandbox."""
     async with subject.box(**limited(subject, max_memory="256MiB", memory=0.25)) as box:
         await require_python(box)
         result = await shell(box, "(python3 -c 'x = bytearray(1 << 30)') & wait $!; echo $?; echo alive")
-        require(result.stdout.split() == ["137", "alive"], f"1 GB with a limit of 256 MiB: {result}")
-        require((await box.run(["true"], {})).exit_code == 0, "nothing runs in the sandbox any more")
+        assert result.stdout.split() == ["137", "alive"], f"1 GB with a limit of 256 MiB: {result}"
+        assert (await box.run(["true"], {})).exit_code == 0, "nothing runs in the sandbox any more"
 
 
-@promise(
-    "A fork bomb stops at its limit; commands still start in its sandbox, and other sandboxes notice nothing",
-    change="bound processes by control group or user namespace, and count those of each sandbox apart",
-)
-async def processes(subject: Subject) -> None:
+async def test_a_fork_bomb_stops_at_its_limit_and_other_commands_start(subject: Subject) -> None:
+    """Bound processes by control group or user namespace, and count those of each sandbox apart."""
     limit = limited(subject, max_processes=_PROCESSES, run_options=[f"--pids-limit={_PROCESSES}"])
     async with subject.box(**limit) as box, subject.box(**limit) as neighbour:
         await require_python(box)
         result = await box.run(program("many_processes.py", "400"), {})
-        require("unavailable" in result.stdout, f"400 processes with a limit of {_PROCESSES}: {result}")
+        assert "unavailable" in result.stdout, f"400 processes with a limit of {_PROCESSES}: {result}"
         made = int(result.stdout.split()[0])
-        require(_PROCESSES // 2 < made < _PROCESSES, f"it stopped at {made} with a limit of {_PROCESSES}")
+        assert _PROCESSES // 2 < made < _PROCESSES, f"it stopped at {made} with a limit of {_PROCESSES}"
         for name, each in (("the sandbox", box), ("its neighbour", neighbour)):
             result = await each.run(["true"], {})
-            require(result.exit_code == 0, f"nothing starts in {name} any more: {result}")
+            assert result.exit_code == 0, f"nothing starts in {name} any more: {result}"
 
 
-@promise(
-    "What fills the disk is ended, and the sandbox can be used when its files are removed",
-    change="bound the files of a sandbox (a quota, a file system of its own, or a watch)",
-)
-async def disk(subject: Subject) -> None:
+async def test_what_fills_the_disk_is_ended_and_the_sandbox_works_on(subject: Subject) -> None:
+    """Bound the files of a sandbox (a quota, a file system of its own, or a watch)."""
     async with subject.box(**limited(subject, max_disk="32MiB")) as box:
         result = await shell(box, _FILL_DISK)
-        require(result.exit_code != 0, "2 GB were written with a limit of 32 MiB")
+        assert result.exit_code != 0, "2 GB were written with a limit of 32 MiB"
         again = await shell(box, "rm -f f*; echo x >x; cat x")
-        require(again.stdout == "x\n", again)
+        assert again.stdout == "x\n", again
 
 
 _PLACES = ("here", "/tmp/{}", "/dev/shm/{}", "/var/tmp/{}", "/run/{}")
@@ -92,11 +81,8 @@ _AGAINST_ALL_THAT_FOLLOWS = (
 _EACH = 'printf "%s\\n" "$2" | while read -r d; do {} && echo "$d"; done'
 
 
-@promise(
-    "Nothing of this process's environment comes in, where providers' keys are",
-    change="start the sandbox, and what runs commands in it, with an empty environment",
-)
-async def the_hosts_environment(subject: Subject) -> None:
+async def test_nothing_of_the_hosts_environment_comes_in(subject: Subject) -> None:
+    """Start the sandbox, and what runs commands in it, with an empty environment."""
     secret = uuid.uuid4().hex
     os.environ[f"SECRET_{secret}"] = secret
     try:
@@ -104,105 +90,87 @@ async def the_hosts_environment(subject: Subject) -> None:
             seen = await shell(box, "env; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'")
     finally:
         del os.environ[f"SECRET_{secret}"]
-    require(secret not in seen.stdout, "a command sees a variable of this process")
+    assert secret not in seen.stdout, "a command sees a variable of this process"
 
 
-@promise(
-    "No file of the host's can be read or written, by a command or by the runtime itself",
-    change="give the sandbox a root of its own, and resolve paths inside it, links included",
-)
-async def the_hosts_files(subject: Subject) -> None:
+async def test_no_file_of_the_host_is_read_or_written(subject: Subject) -> None:
+    """Give the sandbox a root of its own, and resolve paths inside it, links included."""
     with tempfile.TemporaryDirectory() as directory:
         os.chmod(directory, 0o777)
         path = Path(directory, "secret")
         path.write_text("host secret")
         path.chmod(0o666)
         async with subject.box() as box:
-            require((await box.run(["cat", str(path)], {})).exit_code != 0, "a command reads a file of the host")
+            assert (await box.run(["cat", str(path)], {})).exit_code != 0, "a command reads a file of the host"
             await shell(box, 'ln -s "$1" link; ln -s "$2" dir', str(path), directory)
             for name in (str(path), "link", f"/../../../..{path}"):
                 with contextlib.suppress(SandboxError):
-                    require(await box.read(name) != b"host secret", f"`read` of {name} gave a file of the host")
+                    assert await box.read(name) != b"host secret", f"`read` of {name} gave a file of the host"
             for name in ("link", "dir/planted"):
                 with contextlib.suppress(SandboxError):
                     await box.write(name, b"planted")
-        require(path.read_text() == "host secret", "a file of the host was changed")
-        require(os.listdir(directory) == ["secret"], "a file was made on the host")
+        assert path.read_text() == "host secret", "a file of the host was changed"
+        assert os.listdir(directory) == ["secret"], "a file was made on the host"
 
 
-@promise(
-    "No process of the host's or of another sandbox's can be seen",
-    change="give each sandbox a process namespace of its own with its own /proc",
-)
-async def others_processes(subject: Subject) -> None:
+async def test_no_process_of_the_host_or_of_a_neighbour_is_seen(subject: Subject) -> None:
+    """Give each sandbox a process namespace of its own with its own /proc."""
     neighbours, hosts = unused_seconds(), unused_seconds()
     async with subject.box() as box, subject.box() as neighbour:
         await neighbour.run_background(["sleep", neighbours], {}, "log")
         await until(partial(runs, neighbour, f"sleep {neighbours}"))
         own = await asyncio.create_subprocess_exec("sleep", hosts)
         try:
-            require(not await runs(box, f"sleep {hosts}"), "a process of the host is seen")
+            assert not await runs(box, f"sleep {hosts}"), "a process of the host is seen"
         finally:
             own.kill()
             await own.wait()
-        require(not await runs(box, f"sleep {neighbours}"), "a process of another sandbox is seen")
+        assert not await runs(box, f"sleep {neighbours}"), "a process of another sandbox is seen"
 
 
-@promise(
-    "Nothing inside ends the sandbox or holds up a later command, by process 1 or by files that block",
-    change="keep process 1 out of reach of what runs inside, and open no file of the sandbox's that can block",
-)
-async def going_on(subject: Subject) -> None:
+async def test_nothing_inside_ends_the_sandbox_or_holds_up_a_later_command(subject: Subject) -> None:
+    """Keep process 1 out of reach of what runs inside, and open no file of the sandbox's that can block."""
     async with subject.box() as box:
         seen, host = (await shell(box, "stat -c '%d %i' /")).stdout.split(), os.stat("/")
-        require(seen != [str(host.st_dev), str(host.st_ino)], "its root is the host's, which this would harm")
+        assert seen != [str(host.st_dev), str(host.st_ino)], "its root is the host's, which this would harm"
         own = await asyncio.create_subprocess_exec("sleep", seconds := unused_seconds())
         try:
-            require(not await runs(box, f"sleep {seconds}"), "it sees the processes of the host, which this would harm")
+            assert not await runs(box, f"sleep {seconds}"), "it sees the processes of the host, which this would harm"
         finally:
             own.kill()
             await own.wait()
         await shell(box, _AGAINST_ALL_THAT_FOLLOWS)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            require((await shell(box, "echo here")).stdout == "here\n", "no command runs any more")
+            assert (await shell(box, "echo here")).stdout == "here\n", "no command runs any more"
 
 
-@promise(
-    "What one sandbox writes, another does not see",
-    change="give each sandbox its own work directory, /tmp, /dev/shm, /var/tmp and home",
-)
-async def neighbours_files(subject: Subject) -> None:
+async def test_what_one_sandbox_writes_another_does_not_see(subject: Subject) -> None:
+    """Give each sandbox its own work directory, /tmp, /dev/shm, /var/tmp and home."""
     name = f"mine-{uuid.uuid4().hex}"
     async with subject.box() as box, subject.box() as neighbour:
         for place in (*(one.format(name) for one in _PLACES), f"/tmp/{name}-dir/below"):
             with contextlib.suppress(SandboxError):  # a place that this sandbox has not
                 await box.write(place, b"mine")
-                require((await neighbour.run(["test", "-e", place], {})).exit_code != 0, f"{place} is seen")
+                assert (await neighbour.run(["test", "-e", place], {})).exit_code != 0, f"{place} is seen"
                 await box.run(["rm", "-r", "--", place], {})
 
 
-@promise(
-    "No directory that can be written is shared by two sandboxes, wherever it is mounted",
-    change="mount what sandboxes share read-only: tools, caches, volumes",
-)
-async def shared_places(subject: Subject) -> None:
+async def test_no_writable_directory_is_shared_by_two_sandboxes(subject: Subject) -> None:
+    """Mount what sandboxes share read-only: tools, caches, volumes."""
     mark = f"mark-{uuid.uuid4().hex}"
     async with subject.box() as box, subject.box() as neighbour:
         root, host = (await shell(box, "stat -c '%d %i' /")).stdout.split(), os.stat("/")
-        require(root != [str(host.st_dev), str(host.st_ino)], "its root is the host's")
+        assert root != [str(host.st_dev), str(host.st_ino)], "its root is the host's"
         writable = (await shell(box, _WRITABLE)).stdout.strip()
-        require(bool(writable), "nothing can be written inside")
+        assert bool(writable), "nothing can be written inside"
         marked = (await shell(box, _EACH.format('touch "$d/$1" 2>/dev/null'), mark, writable)).stdout.strip()
         seen = (await shell(neighbour, _EACH.format('[ -e "$d/$1" ]'), mark, marked)).stdout.splitlines()
         await shell(box, _EACH.format('rm -f "$d/$1"'), mark, marked)
-        require(not seen, f"both can write {', '.join(seen)}")
+        assert not seen, f"both can write {', '.join(seen)}"
 
 
-@promise(
-    "A port of one sandbox's loopback and its abstract sockets are not reached from another",
-    change="give each sandbox a network namespace of its own",
-)
-async def neighbours_sockets(subject: Subject) -> None:
+async def test_no_port_or_socket_of_a_neighbour_is_reached(subject: Subject) -> None:
+    """Give each sandbox a network namespace of its own."""
     name = uuid.uuid4().hex
     async with subject.box() as box, subject.box() as neighbour:
         await require_python(box)
@@ -210,9 +178,9 @@ async def neighbours_sockets(subject: Subject) -> None:
             await neighbour.run_background(peer("listen", host, port), {}, "log")
             await until(partial(_has_said, neighbour, "ready"))
             own = await neighbour.run(peer("ask", host, port), {})
-            require(own.stdout == "inside", f"a socket of its own ({host}) answered {own}")
+            assert own.stdout == "inside", f"a socket of its own ({host}) answered {own}"
             reached = await box.run(peer("ask", host, port), {})
-            require("inside" not in reached.stdout, f"a socket of another sandbox was reached ({host})")
+            assert "inside" not in reached.stdout, f"a socket of another sandbox was reached ({host})"
             await neighbour.run(["rm", "log"], {})
 
 

@@ -4,18 +4,15 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from unittest import SkipTest
 
 import verifiers.v1 as vf
 
 from rollout_sandbox.compat import backend_of
-from rollout_sandbox.conformance.promises import (
-    Broken,
-    NotAsked,
+from rollout_sandbox.conformance.plugin import require_python
+from rollout_sandbox.conformance.subject import (
     Subject,
     peer,
-    promise,
-    require,
-    require_python,
     until,
 )
 
@@ -51,31 +48,25 @@ async def gateways(box: vf.Runtime) -> list[str]:
 async def _require_local(box: vf.Runtime) -> None:
     await require_python(box)
     if not box.is_local:
-        raise NotAsked("it runs elsewhere, and reaches this machine by a tunnel")
+        raise SkipTest("it runs elsewhere, and reaches this machine by a tunnel")
 
 
-@promise(
-    "An endpoint on this machine's loopback is reached where `host_url` says, and no other port of it",
-    change="forward each URL that `host_url` is given, and give the sandbox a loopback of its own",
-)
-async def named_endpoints(subject: Subject) -> None:
+async def test_a_named_endpoint_is_reached_and_no_other_port(subject: Subject) -> None:
+    """Forward each URL that `host_url` is given, and give the sandbox a loopback of its own."""
     async with host_server() as named, host_server() as other, subject.box() as box:
         await _require_local(box)
         url = box.host_url(f"http://127.0.0.1:{named}/v1?a=b")
-        require(url.endswith("/v1?a=b"), f"`host_url` lost the path: {url}")
+        assert url.endswith("/v1?a=b"), f"`host_url` lost the path: {url}"
         host, _, port = url.split("/")[2].partition(":")
         said = await ask(box, host, int(port))
-        require(said == "host", f"it was not reached: {said}")
-        require((await ask(box, host, other)).startswith("refused"), "another port of this machine was reached")
+        assert said == "host", f"it was not reached: {said}"
+        assert (await ask(box, host, other)).startswith("refused"), "another port of this machine was reached"
 
 
-@promise(
-    "A sandbox that may reach nothing reaches its endpoints and nothing else while the agent runs",
-    change="take the interfaces away in `prepare_execution` where the policy allows nothing, and lead the endpoints in",
-)
-async def no_network(subject: Subject) -> None:
+async def test_a_sandbox_without_network_reaches_its_endpoints_alone(subject: Subject) -> None:
+    """Take the interfaces away in `prepare_execution` where the policy allows nothing, and lead the endpoints in."""
     if not subject.has("allow"):
-        raise NotAsked("its configuration has no `allow`")
+        raise SkipTest("its configuration has no `allow`")
     async with host_server() as endpoint, host_server("0.0.0.0") as anywhere, subject.box(allow=[]) as box:
         await _require_local(box)
         hosts = [*await gateways(box), socket.gethostbyname(socket.gethostname()), "1.1.1.1", "169.254.169.254"]
@@ -84,17 +75,14 @@ async def no_network(subject: Subject) -> None:
         for host in hosts:
             for port in (anywhere, 80):
                 said = await ask(box, host, port)
-                require(said.startswith("refused"), f"{host}:{port} was reached: {said!r}")
+                assert said.startswith("refused"), f"{host}:{port} was reached: {said!r}"
         name, _, port_inside = url.split("/")[2].partition(":")
         said = await ask(box, name, int(port_inside))
-        require(said == "host", f"the endpoint was not reached: {said}")
+        assert said == "host", f"the endpoint was not reached: {said}"
 
 
-@promise(
-    "A port inside is reached from here through `expose`, and no longer when the sandbox is gone",
-    change="lead a port of this machine's loopback to the one inside",
-)
-async def exposed_ports(subject: Subject) -> None:
+async def test_a_port_inside_is_reached_through_expose_until_the_end(subject: Subject) -> None:
+    """Lead a port of this machine's loopback to the one inside."""
     async with subject.box() as box:
         await _require_local(box)
         await box.run_background(peer("listen", "127.0.0.1", "8123"), {}, "log")
@@ -104,15 +92,15 @@ async def exposed_ports(subject: Subject) -> None:
 
         await until(serving)
         url = await box.expose(8123)
-        require(await box.expose(8123) == url, "a second `expose` of the port gave another URL")
+        assert await box.expose(8123) == url, "a second `expose` of the port gave another URL"
         host, _, port = url.split("/")[2].partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"ping")
         said = await reader.read()
         writer.close()
         await writer.wait_closed()
-        require(said == b"inside", f"it answered {said!r}")
+        assert said == b"inside", f"it answered {said!r}"
     with contextlib.suppress(OSError):
         _, writer = await asyncio.open_connection(host, int(port))
         writer.close()
-        raise Broken(f"{url} is still open")
+        raise AssertionError(f"{url} is still open")
