@@ -327,7 +327,6 @@ async def start_process(runtime: VerifiersRuntime, argv: list[str], env: dict[st
 
 
 def starts_processes(runtime: VerifiersRuntime) -> bool:
-    """Whether `start_process` works."""
     if AFTER_0_4_0:
         return True
     else:
@@ -343,7 +342,6 @@ async def run_program(runtime: VerifiersRuntime, argv: list[str], env: dict[str,
 
 
 def supports_users(runtime: VerifiersRuntime) -> bool:
-    """Whether commands can run as another user."""
     if AFTER_0_4_0:
         return runtime.backend.SUPPORTS_USER_SWITCHING
     else:
@@ -430,7 +428,6 @@ def index_nodes(trace: Trace[Any, Any, Any], dialect: type[Dialect[Any]], index:
 
 
 def error_body(dialect: Dialect[Any], message: str, status: int) -> dict[str, Any]:
-    """The body of an answer with this status."""
     if AFTER_0_4_0:  # noqa: SIM108 - one branch for each version's type checker
         said = dialect.error_body(message, status_code=status)
     else:

@@ -14,7 +14,6 @@ _PLUGIN = "opencode_env.conformance.plugin"
 
 
 def main() -> int:
-    """Run the suite; pytest's exit code, 2 when pytest is missing."""
     if {"-h", "--help"} & {*sys.argv[1:]} and find_spec("pytest") is not None:
         from opencode_env.conformance.plugin import add_options
 

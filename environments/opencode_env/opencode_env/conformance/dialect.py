@@ -34,7 +34,6 @@ class ToolDialect:
     """Commands are calls of the offered tool that takes one, as its JSON schema tells; answers are plain text."""
 
     def command(self, request: ChatRequest, command: str) -> Reply | None:
-        """A call of the likeliest tool with a parameter for a shell command; None when no tool has one."""
         offered = request.tool_parameters
         for name in sorted(offered, key=_rank):
             arguments = command_arguments(offered[name], command)

@@ -108,7 +108,6 @@ class Runs:
 
     @property
     def runs_commands(self) -> bool:
-        """Whether the agent could be told to run shell commands."""
         return any(self.made["main"].policy.commands.values())
 
 
@@ -144,7 +143,6 @@ class _Stage:
         self._journal = root / "journal.jsonl"
 
     def running(self, rows: Sequence[Row], base_url: str, *arguments: str) -> AbstractAsyncContextManager[Running]:
-        """The evaluation of these rows, started."""
         path = self.home.root / "rows.jsonl"
         path.write_text("".join(json.dumps(row.data(self.subject.seconds)) + "\n" for row in rows))
         taskset = ["--env.taskset.id", "conformance-tasks", "--env.taskset.rows", str(path)]
@@ -158,7 +156,6 @@ class _Stage:
         return self.home.running("suite", base_url, *options, *arguments, env=variables)
 
     def evidence(self, finished: Finished, policy: RowPolicy, requests: Sequence[RecordedRequest] = ()) -> Evidence:
-        """What there is to see when it has ended."""
         written = self._journal.read_text() if self._journal.exists() else ""
         journal = [json.loads(line) for line in written.split("\n") if line]
         return Evidence(finished, journal, requests, self.home.leftovers(), policy, self.key)

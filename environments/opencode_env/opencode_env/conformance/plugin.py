@@ -106,16 +106,11 @@ def add_options(add: Callable[..., Any]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the suite among pytest's."""
     add_options(parser.getgroup("conformance", "a CLI agent and the promises of CliAgentEnv").addoption)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the options.
-
-    Raises:
-        UsageError: neither option names an agent, or the dialect cannot be had.
-    """
+    """Read the options; a `UsageError` if the dialect cannot be had."""
     config.addinivalue_line("markers", "rows(*names): rows of the main evaluation that a promise reads")
     harness, env = config.getoption("--harness"), config.getoption("--env")
     try:
@@ -133,7 +128,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Name the subject above the tests."""
     subject = config.stash[_SUBJECT]
     harness = subject.harness or "of the environment"
     return f"conformance: harness {harness}, env {subject.env}, runtime {subject.runtime}"
@@ -152,19 +146,16 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def main(runs: Runs) -> Evidence:
-    """The evaluation of the rows."""
     return runs.made["main"]
 
 
 @pytest.fixture(scope="session")
 def dead(runs: Runs) -> Evidence:
-    """The evaluation whose endpoint refuses connections."""
     return runs.made["dead"]
 
 
 @pytest.fixture(scope="session")
 def interrupted(runs: Runs) -> Evidence:
-    """The evaluation that was interrupted."""
     return runs.made["interrupted"]
 
 

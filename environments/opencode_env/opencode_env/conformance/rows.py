@@ -51,7 +51,6 @@ class Row:
         return f"row {self.name}:"
 
     def data(self, seconds: float) -> dict[str, Any]:
-        """The row as the taskset reads it."""
         timeout = {"agent": self.seconds or seconds, "setup": 90.0, "finalize": 90.0, "scoring": 90.0}
         return {"id": self.name, "prompt": f"{self.mark} do what the script says", "timeout": timeout, **self.fields}
 
@@ -67,7 +66,6 @@ def no_process(pattern: str) -> str:
 
 
 def faulty(kind: FaultKind, **settings: Any) -> Move:
-    """An answer that goes wrong on its way."""
     return Move(text=RIGHT, faults=(Fault(kind=kind, **settings),))
 
 

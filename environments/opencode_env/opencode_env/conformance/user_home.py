@@ -33,17 +33,13 @@ class Program(Protocol):
     pid: int
     returncode: Any
 
-    def poll(self) -> int | None:
-        """The exit code; None while it runs."""
+    def poll(self) -> int | None: ...
 
-    def send_signal(self, number: int) -> None:
-        """Send a signal, should it still run."""
+    def send_signal(self, number: int) -> None: ...
 
-    def kill(self) -> None:
-        """End it."""
+    def kill(self) -> None: ...
 
-    async def ended(self) -> int:
-        """Wait for its end in an event loop; the exit code."""
+    async def ended(self) -> int: ...
 
 
 class Executed(subprocess.Popen[bytes]):
@@ -56,7 +52,6 @@ class Executed(subprocess.Popen[bytes]):
         )
 
     async def ended(self) -> int:
-        """Wait for its end in an event loop; the exit code."""
         while (code := self.poll()) is None:  # noqa: ASYNC110 - no loop of this process waits for its children
             await asyncio.sleep(0.02)
         return code
@@ -79,12 +74,10 @@ class Finished:
         return read_episodes(self.directory, WireTrace) if (self.directory / TRACES_FILE).exists() else []
 
     def episode(self, task_id: str) -> WireEpisode:
-        """The one episode of a task."""
         (found,) = [episode for episode in self.episodes if episode.task.data.id == task_id]
         return found
 
     def trace(self, task_id: str) -> WireTrace:
-        """The one trace of a task."""
         (found,) = self.episode(task_id).traces
         return found
 
@@ -102,7 +95,6 @@ class Finished:
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines of finished rollouts."""
         return [line for line in self.log.splitlines() if "rollout finished: " in line]
 
 
@@ -116,15 +108,10 @@ class Running:
 
     @property
     def log(self) -> str:
-        """Standard error so far."""
         return self._log.read_text(errors="replace")
 
     async def finish(self, seconds: float = 600.0) -> Finished:
-        """Wait for its end: no run takes a minute on a quiet machine.
-
-        Raises:
-            TimeoutError: it has not ended after so many seconds.
-        """
+        """Wait for its end: no run takes a minute on a quiet machine."""
         async with asyncio.timeout(seconds):
             code = await self.process.ended()
         return Finished(code, self.log, self.directory, self._log)
@@ -174,7 +161,6 @@ class UserHome:
     async def run(
         self, name: str, base_url: str, *arguments: str, env: Mapping[str, str] | None = None, program: Path = VF_EVAL
     ) -> Finished:
-        """Run `vf-eval` to its end; arguments as for `running`."""
         async with self.running(name, base_url, *arguments, env=env, program=program) as evaluation:
             return await evaluation.finish()
 
@@ -197,7 +183,6 @@ class UserHome:
         return found
 
     def sandboxes(self) -> list[Path]:
-        """The directories of the home's local sandboxes."""
         return sorted(self.home.glob(".cache/verifiers/runtimes/confined/[!.]*"))
 
     def leftovers(self) -> list[str]:
@@ -212,13 +197,11 @@ def _of_process(pid: str, name: str) -> bytes:
 
 
 def closed_port() -> int:
-    """A port of this machine on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def is_closed(port: int) -> bool:
-    """Whether nothing listens on a port of the loopback."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0

@@ -156,7 +156,6 @@ class AgentCodeServer:
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader) -> Mapping[str, str] | None:
-        """The reply to one request; None when nobody waits for it any more."""
         length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES))
         if length > _MAX_REQUEST_BYTES:
             return {"refused": f"the request is over {_MAX_REQUEST_BYTES} bytes"}
@@ -226,7 +225,6 @@ async def _feed(process: ConfinedProcess, data: bytes) -> None:
 
 
 async def _read(source: AsyncIterator[bytes], head: bytearray, most: int, too_much: asyncio.Event) -> None:
-    """Add to `head` what a program prints, until that is more than `most` bytes."""
     async for block in source:
         head += block
         if len(head) > most:
@@ -251,7 +249,6 @@ class ConfinedPrograms:
         await self._open.aclose()
 
     async def run(self, batch: ProgramBatch, limits: ProgramLimits) -> list[ProgramEnd]:
-        """What the program did with each input, in order."""
         started = time.monotonic()
         ends = []
         for given in batch.inputs:

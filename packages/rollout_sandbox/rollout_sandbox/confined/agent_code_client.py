@@ -42,7 +42,6 @@ def _ask(request: object) -> dict[str, str]:
 
 
 def main() -> int:
-    """Have one program run and report on it."""
     options = _arguments()
     argv = options.command[1:] if options.command[:1] == ["--"] else options.command
     try:

@@ -13,7 +13,6 @@ PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP = 28, 4
 
 
 def require(result: int) -> None:
-    """Raise OSError of the last C call if it failed."""
     if result != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 

@@ -65,7 +65,6 @@ def system_arguments() -> list[str]:
 
 
 def _probe(bubblewrap: Bubblewrap, user: SandboxUser | None, command: Sequence[str]) -> str | None:
-    """Run a command in a sandbox; return what went wrong."""
     try:
         done = subprocess.run(
             [bubblewrap.program, *bubblewrap.isolation(user), "--unshare-net", *system_arguments(), *command],
@@ -106,7 +105,6 @@ def require_bubblewrap() -> Bubblewrap:
 
 
 def _version(program: str) -> tuple[int, ...]:
-    """Which bubblewrap this is; empty if it does not say."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -33,7 +33,7 @@ _NEARLY_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class MemoryKills:
-    """How many there were in a sandbox, since it started."""
+    """How many processes of a sandbox the kernel has ended for want of memory."""
 
     at_limit: int = 0
     below_limit: int = 0
@@ -41,7 +41,6 @@ class MemoryKills:
 
 
 def kills_of_group(group: Path) -> MemoryKills:
-    """What a control group of either version has counted."""
     for name in ("memory.events", "memory.oom_control"):
         if kills := _counts(group / name).get("oom_kill"):
             return MemoryKills(at_limit=kills) if _was_full(group) else MemoryKills(below_limit=kills)
@@ -49,7 +48,7 @@ def kills_of_group(group: Path) -> MemoryKills:
 
 
 def kills_of_machine() -> int:
-    """All of this machine's since it started."""
+    """How many processes the kernel of this machine has ended for want of memory since it started."""
     return _counts(Path("/proc/vmstat")).get("oom_kill", 0)
 
 
@@ -104,7 +103,6 @@ class Allowance:
             self._pool = pool
 
     def make_group(self, name: str) -> None:
-        """Make the control groups that can be had, when those of dead evaluations are removed."""
         if self._options.max_memory is None:
             return
         try:
@@ -217,14 +215,12 @@ def _unescaped(field: str) -> str:
 
 
 def _below(path: str | None, root: str, point: str) -> Path | None:
-    """Return where the group `path` lies in a mount that shows the tree from `root`."""
     if path is None or not PurePosixPath(path).is_relative_to(root):
         return None
     return Path(point, PurePosixPath(path).relative_to(root))
 
 
 def host_hierarchies() -> Hierarchies:
-    """Return those of this process."""
     return hierarchies(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
 
 
@@ -247,12 +243,10 @@ class ControlGroup:
 
     @property
     def limits_memory(self) -> bool:
-        """Whether the kernel keeps the memory limit."""
         return self._memory is not None
 
     @property
     def can_freeze(self) -> bool:
-        """Whether the kernel can hold processes still that do not want to."""
         return self._frozen is not None
 
     def _make(self, found: Hierarchies, name: str, memory_bytes: int | None) -> None:
@@ -327,13 +321,11 @@ class ControlGroup:
         return _pids(self._listing) - _pids(self._frozen / "cgroup.procs")
 
     def thaw(self) -> None:
-        """Let what was frozen run again; idempotent."""
         if self._frozen is not None:
             with contextlib.suppress(OSError):
                 _freeze(self._frozen, False)
 
     def memory_kills(self) -> MemoryKills:
-        """Return how many processes of the sandbox the kernel has killed for want of memory."""
         return MemoryKills() if self._memory is None else kills_of_group(self._memory)
 
     def remove(self) -> None:
@@ -355,7 +347,6 @@ def _prefix() -> str:
 
 
 def _started(pid: int) -> int:
-    """Return the start of a process in clock ticks, 0 when there is no such process."""
     found = process_of(pid)
     return 0 if found is None else found.started
 

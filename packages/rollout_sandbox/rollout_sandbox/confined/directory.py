@@ -160,7 +160,6 @@ class SandboxDirectory:
             os.utime(place, ns=(times[0], times[1]))
 
     def log_tail(self) -> str:
-        """Return the end of `log`, empty if there is none."""
         try:
             return self.log.read_bytes()[-2000:].decode(errors="replace").strip()
         except OSError:

@@ -52,12 +52,10 @@ class DiskWatch:
         self.kills = 0
 
     def _room(self) -> tuple[int, int]:
-        """The file system's free space in bytes, and in files, as bytes."""
         found = os.statvfs(self._directory)
         return found.f_bavail * found.f_frsize, found.f_favail * FILE_BYTES
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         room, measured = self._room(), time.monotonic()
         while True:
             await asyncio.sleep(LOOK_EVERY_S)

@@ -19,7 +19,6 @@ _BLOCK = 512
 
 
 def main(directory: str, starter: int) -> int:
-    """Return the bytes."""
     os.nice(10)
     size, files = (_measured(directory, option) for option in ("-B1", "--inodes"))
     device = os.stat(directory).st_dev

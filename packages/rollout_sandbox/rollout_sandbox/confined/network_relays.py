@@ -106,7 +106,6 @@ class NetworkRelays:
         return f"http://127.0.0.1:{self._outward[port]}"
 
     async def close(self) -> None:
-        """Close every relay; idempotent."""
         for relay in self._relays:
             await relay.close()
 

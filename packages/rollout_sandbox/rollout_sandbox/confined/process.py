@@ -63,7 +63,6 @@ class BoundedOutput:
         self._dropped_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the stream."""
         room = self._part - len(self._head)
         if room > 0:
             self._head += data[:room]
@@ -81,8 +80,6 @@ class BoundedOutput:
 
 
 class PipeReader(_Pipe):
-    """Feeds a `BoundedOutput` with what comes."""
-
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
         self._output = BoundedOutput()
@@ -143,8 +140,6 @@ class Source(_Pipe, AsyncIterator[bytes]):
 
 
 class Sink(_Pipe):
-    """What a process reads."""
-
     _writing = True
 
     async def write(self, data: bytes) -> None:
@@ -189,11 +184,9 @@ class PipedProcess(RuntimeProcess):
             await self._stdin.write(data)
 
     def close_stdin(self) -> None:
-        """End the process's stdin; idempotent."""
         self._stdin.close()
 
     def close(self) -> None:
-        """Release the streams; idempotent."""
         self._stdin.close()
         for source in self._output:
             source.close()

@@ -165,7 +165,6 @@ class Relay:
             end.joined()
 
     def _sweep(self) -> None:
-        """End what is idle, and look again later."""
         if self._idle is None:
             return
         now = self._loop.time()

@@ -132,13 +132,11 @@ class Commands:
                 reader.close()
 
     async def open(self, argv: list[str], env: Mapping[str, str]) -> ConfinedProcess:
-        """Start a process whose three streams stay open."""
         process = ConfinedProcess(await self._turn(), *self._request(argv, env))
         self._processes.append(process)
         return process
 
     async def background(self, argv: list[str], env: Mapping[str, str], log: str) -> None:
-        """Start a process that nobody waits for, with its output in the file `log` inside."""
         (await self._turn()).submit(*self._request(argv, env, log))
 
     async def relieve(self, commands_too: bool) -> int:
@@ -162,7 +160,6 @@ class Commands:
             raise SandboxError(f"processes in sandbox {self._sandbox.name} could not be ended: {error}") from error
 
     def close(self) -> None:
-        """Release the streams of live processes; idempotent, on the event loop."""
         for process in self._processes:
             process.close()
 
@@ -233,7 +230,6 @@ class BubblewrapBackend(RuntimeBackend):
             self._disk_task = asyncio.create_task(self.disk.run())  # fails when the sandbox or its directory is gone
 
     async def teardown(self) -> None:
-        """End everything inside and remove its files; idempotent."""
         await self._apart.aclose()
         if self._disk_task is not None:
             self._disk_task.cancel()
@@ -250,11 +246,7 @@ class BubblewrapBackend(RuntimeBackend):
         self.sandbox.kill()
 
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        """Run a command to its end; its output is kept in bounded memory.
-
-        Cancelling ends the command's whole tree before the cancellation goes on. What the command leaves running in
-        the background is not waited for, and its output is closed.
-        """
+        """What the command leaves running in the background is not waited for, and its output is closed."""
         return await self.commands.run(argv, runtime.process_env(env))
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
@@ -284,7 +276,6 @@ class BubblewrapBackend(RuntimeBackend):
         await _serve_apart(self.bind(), apart, argv, runtime.process_env(env), log)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        """The first `max_bytes` bytes of a regular file, or all of it if that is at most `READ_LIMIT_BYTES`."""
         return await read_file(self.sandbox.channel, path, max_bytes)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
@@ -292,13 +283,11 @@ class BubblewrapBackend(RuntimeBackend):
         await write_file(self.sandbox.channel, path, data)
 
     def host_url(self, url: str) -> str:
-        """Return the URL at which a program inside reaches `url`, and open the way there and nowhere else."""
         if self.options.network == "host":
             return url
         return self._open_relays().inward(url)
 
     async def expose(self, port: int) -> str:
-        """Return a URL on the host's loopback for a port inside; closed by `stop`."""
         if self.options.network == "host":
             return f"http://127.0.0.1:{port}"
         return self._open_relays().outward(port)
@@ -351,7 +340,6 @@ class ConfinedRuntime(SandboxAbilities, Runtime):
         return url if relays is None else relays.outside(url)
 
     async def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
-        """Start a process in this very sandbox, as `run_background` does."""
         await self.backend.commands.background(argv, self.process_env(env), log)
 
     async def mark_agent_start(self) -> None:

@@ -189,7 +189,6 @@ class Sandbox:
         """Whether processes of the agent outran their end, so that everything was ended with them."""
 
     async def start(self, binds: Sequence[Bind], temporary: str) -> None:
-        """Start the sandbox with a private directory `temporary` below /tmp."""
         bubblewrap = await run_shielded(asyncio.to_thread(self._prepare))
         self.directory.part(f"tmp/{temporary}")
         binds = [Bind(SCRIPTS, str(SCRIPTS)), Bind(self.directory.part("door"), TOOLS), *binds]
@@ -274,7 +273,6 @@ class Sandbox:
         return [path for path in areas if not any(path.startswith(f"{other}/") for other in areas)]
 
     def agent_code_directories(self) -> tuple[Path, Path]:
-        """Return the host directories of the command `run-agent-code` and of what it shares with verify commands."""
         try:
             return self.directory.part("door"), self.directory.part("shared")
         except FileNotFoundError:
@@ -301,7 +299,6 @@ class Sandbox:
 
     @property
     def is_alive(self) -> bool:
-        """Whether process 1 lives, as the kernel says outside."""
         if self._process_one is None or self._channel is None or not self._channel.is_open:
             return False
         return not _has_ended(self._process_one, 0)
@@ -352,7 +349,6 @@ class Sandbox:
 
 
 def _has_ended(process: int, seconds: float) -> bool:
-    """Whether the process of this descriptor ends within so many seconds."""
     poller = select.poll()
     poller.register(process, select.POLLIN)
     return bool(poller.poll(seconds * 1000))

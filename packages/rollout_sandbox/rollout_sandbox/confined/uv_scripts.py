@@ -53,7 +53,6 @@ async def _sync(script: Path, environment: Path, settings: Mapping[str, str]) ->
 
 
 async def _run(*argv: str, cwd: Path, env: Mapping[str, str]) -> str | None:
-    """Run a command to its end; returns the end of its standard error when it failed."""
     process = await asyncio.create_subprocess_exec(
         *argv, env=env, cwd=cwd, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True
     )

@@ -55,7 +55,6 @@ def add_options(add: Callable[..., Any]) -> None:
 
 
 def subject_of(options: Any) -> Subject:
-    """The runtime that these options name."""
     return Subject(options.runtime, dict(map(_option, options.option)))
 
 
@@ -68,7 +67,6 @@ def _option(text: str) -> tuple[str, object]:
 
 
 def pytest_addoption(parser: Any) -> None:
-    """The options of the suite among pytest's."""
     add_options(parser.getgroup("conformance", "a runtime and what a sandbox for agents has to promise").addoption)
 
 
@@ -79,7 +77,6 @@ def pytest_generate_tests(metafunc: Any) -> None:
 
 
 def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
-    """Run a coroutine to its end."""
     check = pyfuncitem.obj
     if not inspect.iscoroutinefunction(check):
         return None

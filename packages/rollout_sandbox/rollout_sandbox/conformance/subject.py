@@ -57,7 +57,6 @@ class Subject:
         return TypeAdapter(RuntimeConfig).validate_python({"type": self.runtime, **options})
 
     def has(self, option: str) -> bool:
-        """Whether its configuration has this option."""
         return option in type(self.config()).model_fields
 
     def box(self, **more: Any) -> AbstractAsyncContextManager[vf.Runtime]:
@@ -84,7 +83,6 @@ async def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SE
 
 
 async def shell(box: vf.Runtime, script: str, *operands: str, **env: str) -> ProgramResult:
-    """Run a shell script in the sandbox."""
     return await box.run(["sh", "-c", script, "sh", *operands], env)
 
 
@@ -100,7 +98,7 @@ def program(name: str, *operands: str) -> list[str]:
 
 
 def peer(*operands: str) -> list[str]:
-    """That of one end of a connection, see `peer.py`."""
+    """The argument vector of one end of a connection, see `peer.py`."""
     return program("peer.py", *operands)
 
 

@@ -105,7 +105,6 @@ class Container:
         raise SandboxError(engine.start_failure(self.options.image, answer.exit_code, answer.stderr))
 
     async def _guard(self) -> None:
-        """Start the supervisor of the container."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         lost = f"container {self.name} or its supervisor is gone: killed from outside, or stopped"
         self._channel = Channel(ours, lambda: lost)
@@ -131,7 +130,6 @@ class Container:
 
     @property
     def lives(self) -> bool:
-        """Whether its process 1, and so the container, is still there."""
         if self._process_one is None:
             return False
         poller = select.poll()

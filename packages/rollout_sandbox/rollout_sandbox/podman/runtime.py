@@ -213,7 +213,6 @@ class Commands:
         return process
 
     async def background(self, argv: Sequence[str], env: Mapping[str, str], log: str, user: str | None = None) -> None:
-        """Start a process that nobody waits for, with its output in the file `log` inside."""
         arguments = await self._arguments(env, user, "", "--detach")
         answer = await engine.call(*arguments, "sh", "-c", _BACKGROUND, "background", log, *argv)
         if answer.exit_code != 0:
@@ -221,7 +220,6 @@ class Commands:
             raise SandboxError(f"{argv[0]!r} could not be started in the background: {answer.stderr.strip()[-500:]}")
 
     async def close(self) -> None:
-        """Release live processes of a container that is gone; idempotent."""
         processes, self._processes = self._processes, []
         for process in processes:
             await process.release()
@@ -394,7 +392,6 @@ class PodmanBackend(RuntimeBackend):
         self._relays = NetworkRelays(self.container.channel, hosts, most=MAX_CONNECTIONS, idle=IDLE_SECONDS)
 
     async def teardown(self) -> None:
-        """End everything inside and remove the container; idempotent."""
         try:
             if self._relays is not None:
                 await self._relays.close()
@@ -407,7 +404,6 @@ class PodmanBackend(RuntimeBackend):
         self.container.remove()
 
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        """Run a command to its end; its output is kept in bounded memory. Cancelled, its whole tree is ended first."""
         return await self._commands.run(argv, runtime.process_env(env), runtime.user)
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
@@ -418,21 +414,17 @@ class PodmanBackend(RuntimeBackend):
         await self._commands.background(argv, runtime.process_env(env), log, runtime.user)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        """The first `max_bytes` bytes of a regular file, or all of it if that is at most `READ_LIMIT_BYTES`."""
         return await read_file(self._commands, path, max_bytes, runtime.user)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Write the regular file at `path`, or the one that a symlink there leads to; make its parents."""
         await write_file(self._commands, path, data, runtime.user)
 
     def host_url(self, url: str) -> str:
-        """Return the URL at which a program inside reaches `url`, a host or remote URL, and open the way there."""
         if self.container.options.restricted or _is_loopback(urlsplit(url).hostname or ""):
             return self._open_relays().inward(url)
         return url
 
     async def expose(self, port: int) -> str:
-        """Return a URL on the host's loopback for a port inside, which is not published; closed by `stop`."""
         return self._open_relays().outward(port)
 
     async def prepare_execution(self, routes: list[str] | None, network: NetworkPolicyConfig | None = None) -> None:

@@ -77,7 +77,6 @@ class SandboxGatewayError(SandboxError):
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and what brought it about, the outermost first."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen

@@ -173,22 +173,14 @@ class OwnedClient:
         return sandbox
 
     async def wait_for_creation(self, sandbox_id: str, **options: Any) -> None:
-        """Wait until the sandbox is up, without a look at once, which would not find it so.
-
-        Raises:
-            SandboxNotRunningError: it does not come up.
-        """
+        """Wait until the sandbox is up, without a look at once, which would not find it so."""
         if not self._up:
             await asyncio.sleep(_FIRST_LOOK_S)
         await repeated(lambda: self._client.wait_for_creation(sandbox_id, **options))
         self._up = True
 
     async def execute_command(self, *arguments: Any, **options: Any) -> Any:
-        """Run a short command that can be repeated; verifiers makes the work directory with one.
-
-        Raises:
-            APIError: it could not be run.
-        """
+        """Run a short command that can be repeated; verifiers makes the work directory with one."""
         return await repeated(lambda: self._client.execute_command(*arguments, **options))
 
     async def delete(self, sandbox_id: str) -> None:

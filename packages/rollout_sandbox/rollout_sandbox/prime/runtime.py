@@ -21,7 +21,7 @@ import shlex
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from prime_sandboxes import APIError, SandboxNotRunningError
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
@@ -70,19 +70,6 @@ _PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 _END_TIMEOUT_S = 20
 
 
-class Place(Protocol):
-    """The sandbox that commands run in."""
-
-    @property
-    def client(self) -> Any: ...
-
-    @property
-    def sandbox_id(self) -> str: ...
-
-    @property
-    def workdir(self) -> str: ...
-
-
 class UnclearEndError(Exception):
     """The stream did not say how the command ended, though the shell around it ended with `exit_code`."""
 
@@ -109,7 +96,7 @@ def agent_can_cause(error: SandboxError) -> bool:
     return True
 
 
-async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], user: str | None) -> ProgramResult:
+async def run_command(place: "PrimeSandboxBackend", argv: Sequence[str], env: dict[str, str], user: str | None) -> ProgramResult:
     """Run a command to its end. A command whose shell somebody killed inside, or wrote more into than it says, has
     ended so, with what it started: data, as any end of a program."""
     name = uuid.uuid4().hex
@@ -130,12 +117,8 @@ async def run_command(place: Place, argv: Sequence[str], env: dict[str, str], us
         raise
 
 
-async def _opened(place: Place, name: str, words: Sequence[str], env: dict[str, str], user: str | None) -> Any:
-    """The process of a `remote_run.sh`, which runs the command `name`, or waits for its end.
-
-    Raises:
-        APIError: it could not be started, as far as anybody here knows.
-    """
+async def _opened(place: "PrimeSandboxBackend", name: str, words: Sequence[str], env: dict[str, str], user: str | None) -> Any:
+    """Start `remote_run.sh`, which runs the command `name`, or waits for its end."""
     directory = f"/tmp/.vf-run-{name}"
     command = shlex.join(program_argv("remote_run.sh", directory, str(OUTPUT_BYTES), *words))
     if len(command.encode()) > _LINE_BYTES:
@@ -146,13 +129,8 @@ async def _opened(place: Place, name: str, words: Sequence[str], env: dict[str, 
 
 
 async def _printed(process: Any) -> ProgramResult:
-    """What `remote_run.sh` prints.
-
-    Raises:
-        APIError: the stream broke.
-        UnclearEndError: a part of it is missing, or is not what `remote_run.sh` says.
-        KilledError: it is more than `remote_run.sh` prints.
-    """
+    """What `remote_run.sh` prints. An `UnclearEndError`: a part of it is missing, or is not what that says; a
+    `KilledError`: it is more than that prints."""
     async with contextlib.aclosing(process):
         printed = await _received(process)
         code = await process.wait()
@@ -188,18 +166,13 @@ async def _received(process: Any) -> bytes:
     return bytes(received)
 
 
-async def _found_again(place: Place, name: str, user: str | None, lost: Exception, *, started: bool) -> ProgramResult:
+async def _found_again(place: "PrimeSandboxBackend", name: str, user: str | None, lost: Exception, *, started: bool) -> ProgramResult:
     """Ask the sandbox for the end of a command, again and again; each time it waits a while for it.
 
     Args:
         lost: how the stream of the command ended.
         started: whether that had begun. What the way here kept from starting, and the sandbox knows nothing of, failed
             by the way.
-
-    Raises:
-        KilledError: the shell around it had ended, and nobody wrote the command's end.
-        SandboxError: the sandbox is gone, could not be reached for long, says what nobody understands, or has lost the
-            command.
     """
     loop = asyncio.get_running_loop()
     silent_since, tries, last = loop.time(), 0, lost
@@ -228,13 +201,9 @@ async def _found_again(place: Place, name: str, user: str | None, lost: Exceptio
         tries += 1
 
 
-def _require_findable(place: Place, error: UnclearEndError, lost: Exception, *, started: bool) -> None:
-    """Give up on a command of which the sandbox knows nothing; arguments as of `_found_again`.
-
-    Raises:
-        KilledError: the shell around it had ended, and nobody wrote the command's end.
-        SandboxError: the sandbox has lost it, never heard of it, or cannot run our program.
-    """
+def _require_findable(place: "PrimeSandboxBackend", error: UnclearEndError, lost: Exception, *, started: bool) -> None:
+    """Give up on a command of which the sandbox knows nothing: a `KilledError` if the shell around it had ended, and
+    nobody wrote the command's end, else a `SandboxError`."""
     if str(error) == "lost":
         if isinstance(lost, UnclearEndError):
             raise KilledError("the shell around the command was killed", lost.exit_code or _KILLED) from lost
@@ -247,7 +216,7 @@ def _require_findable(place: Place, error: UnclearEndError, lost: Exception, *, 
         ) from error
 
 
-async def _require_living(place: Place, error: Exception) -> None:
+async def _require_living(place: "PrimeSandboxBackend", error: Exception) -> None:
     """Ask the platform what became of a sandbox that does not answer; a `SandboxError` if it is over, or the key does
     not let in."""
     try:
@@ -263,7 +232,7 @@ async def _require_living(place: Place, error: Exception) -> None:
         raise kind(f"prime sandbox {place.sandbox_id} ended ({reason}) while a command ran") from error
 
 
-async def _end(place: Place, mark: str) -> None:
+async def _end(place: "PrimeSandboxBackend", mark: str) -> None:
     """Kill what a command started, as the default user. That it could not is logged: the sandbox is deleted soon."""
     command = shlex.join(program_argv("remote_end.sh", mark))
     try:
@@ -276,7 +245,7 @@ async def _end(place: Place, mark: str) -> None:
         logger.warning("prime sandbox %s: a command could not be ended: some processes live on", place.sandbox_id)
 
 
-async def _code_of(place: Place, command: str) -> int:
+async def _code_of(place: "PrimeSandboxBackend", command: str) -> int:
     process = await place.client.open_process(place.sandbox_id, command)
     async with contextlib.aclosing(process):
         await _received(process)
@@ -331,7 +300,6 @@ class PrimeSandboxBackend(PrimeBackend):
 
     @property
     def sandbox_id(self) -> str:
-        """What the platform calls it."""
         if self.info.id is None:
             raise SandboxError(f"prime runtime {self.name} is not up")
         return str(self.info.id)
@@ -373,7 +341,6 @@ class PrimeSandboxBackend(PrimeBackend):
                 logger.info("prime sandbox %s could not be kept alive: %s", self.sandbox_id, error)
 
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        """Run a command to its end; cancelled, it is killed first."""
         async with classified():
             return await run_command(self, argv, runtime.process_env(env), runtime.user)
 
@@ -449,14 +416,13 @@ class OwnedPrimeBackend(PrimeSandboxBackend):
         self._limits = config.limits
 
     async def start(self) -> None:
-        """Wait for its turn, have a sandbox and wait until it is up."""
         self.record = await taken_turn(self._asked, None)
         self.record.limits = self._limits
         await super().start()
 
 
 def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    """The same signal to a process, refused as an error of its kind."""
+    """Send a signal to a process; a refusal is an error of its kind."""
 
     async def told() -> None:
         async with classified():

@@ -93,7 +93,7 @@ class StartRecord:
 
 
 class Turns:
-    """Those of one environment in one process."""
+    """The places of one environment in one process."""
 
     def __init__(self, limits: PrimeLimits) -> None:
         self._limits = limits

@@ -25,8 +25,6 @@ _FRESH_NS = 50_000_000
 
 
 class Listed:
-    """What was listed so far."""
-
     def __init__(self) -> None:
         self.entries: list[list[Any]] = []
         self.linked: dict[tuple[int, int], str] = {}
@@ -35,7 +33,6 @@ class Listed:
 
     @property
     def excess(self) -> str | None:
-        """Why it is too much to be kept."""
         if len(self.entries) > MOST_ENTRIES:
             return f"holds more than {MOST_ENTRIES} files"
         return f"has files with more than {MOST_HOLES} bytes of holes" if self.holes > MOST_HOLES else None

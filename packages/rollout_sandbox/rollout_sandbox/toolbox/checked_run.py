@@ -159,7 +159,6 @@ class TooMuchOutput(Exception):
 
 
 async def _head(stream: asyncio.StreamReader) -> str:
-    """All of a stream's text; `TooMuchOutput` once it is over the limit."""
     data = bytearray()
     while block := await stream.read(_CHUNK_BYTES):
         data += block

@@ -48,7 +48,6 @@ class CommandResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the command ended by itself with exit code 0."""
         return self.exit_code == 0 and not self.timed_out
 
     def ending(self, most: int = 500) -> str:
@@ -58,7 +57,6 @@ class CommandResult:
         return f"{how}: {said}" if said else f"{how}, no output"
 
     def record(self) -> dict[str, JsonValue]:
-        """The result as JSON, for `trace.info`."""
         return {**asdict(self), "duration": round(self.duration, 3)}
 
 

@@ -57,8 +57,6 @@ class StreamedProcess(Protocol):
 
 
 class _Stream:
-    """Reads what a process writes, by lines and by lengths."""
-
     def __init__(self, source: AsyncIterator[bytes]) -> None:
         self._source = source
         self._held = bytearray()
@@ -260,7 +258,6 @@ def _printable(reason: str) -> str:
 
 
 def _known(before: Path) -> dict[str, tuple[int, str, str]]:
-    """Size, stamp and name of each content, by path."""
     return {one[0]: (one[4], one[5], one[6]) for one in entries_of(before) if one[1] == "f"}
 
 
@@ -281,7 +278,6 @@ def _sent(folder: Path) -> Iterator[bytes]:
 
 
 def _batch(parts: Iterator[bytes]) -> bytes:
-    """The next parts, many small ones at a time; nothing behind the last one."""
     batch = bytearray()
     while len(batch) < _BATCH_BYTES and (part := next(parts, None)) is not None:
         batch += part

@@ -57,7 +57,6 @@ async def send_in_pieces(runtime: vf.Runtime, source: Path, target: str, mode: s
 
 
 async def _send(runtime: vf.Runtime, source: Path, target: str, numbers: list[int]) -> vf.SandboxError | None:
-    """Send pieces until one fails; returns that failure."""
     for number in numbers:
         data = await asyncio.to_thread(_piece, source, number)
         try:

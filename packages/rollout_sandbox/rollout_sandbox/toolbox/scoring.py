@@ -192,7 +192,6 @@ class Scoring:
             self._clock = None
 
     def not_counted(self) -> contextlib.AbstractContextManager[None]:
-        """Stop the clock, if there is one."""
         return contextlib.nullcontext() if self._clock is None else self._clock.stopped()
 
     def agents_time(self) -> contextlib.AbstractContextManager[None]:

@@ -68,7 +68,6 @@ def _copied(engine: ContainerEngine, archive: bytes) -> bool:
 
 @cache
 def _static(name: str) -> Path | None:
-    """A program of this machine that needs no library."""
     found = shutil.which(name)
     return Path(found) if found and is_static(Path(found)) else None
 

@@ -158,7 +158,6 @@ def _is_tool(pid: int) -> bool:
 
 
 def _credentials(pid: int) -> tuple[int, int, list[int]]:
-    """Return the user, the group and the further groups of a process."""
     with open(f"/proc/{pid}/status") as file:
         lines = dict(line.rstrip("\n").split(":", 1) for line in file)
     return int(lines["Uid"].split()[0]), int(lines["Gid"].split()[0]), [int(group) for group in lines["Groups"].split()]
@@ -193,7 +192,6 @@ class ContainerSupervisor(messages.Server):
             os._exit(code)
 
     def _enter(self) -> None:
-        """See the container's files, as its user."""
         user, group, groups = self._credentials
         os.chroot(f"/proc/{self._pid}/root")
         os.chdir("/")
@@ -319,7 +317,6 @@ class ContainerSupervisor(messages.Server):
         return processes.but(self._tools)(table) - marked
 
     def on_purge(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
-        """End what the agent started."""
         self._end_all(self._agents)
         return b""
 

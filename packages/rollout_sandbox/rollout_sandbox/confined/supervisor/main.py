@@ -193,7 +193,6 @@ class Supervisor(messages.Server):
         return b"%d" % sum(process.alive for process in processes.table().values())
 
     def on_release(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
-        """Let what was stopped go on."""
         processes.signal_each([-1], processes.SIGCONT)
         return b""
 

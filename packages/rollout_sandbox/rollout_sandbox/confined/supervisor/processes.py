@@ -70,7 +70,6 @@ def table() -> Table:
 
 
 def with_descendants(processes: Table, roots: Iterable[int]) -> set[int]:
-    """Return `roots` and everything below them."""
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -115,7 +114,6 @@ def but(survivors: set[tuple[int, int]]) -> Selection:
 
 
 def signal_each(pids: Iterable[int], number: int) -> None:
-    """Send a signal to each of the processes that still exist."""
     for pid in pids:
         try:
             os.kill(pid, number)
