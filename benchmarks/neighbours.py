@@ -38,6 +38,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 from opencode_env.cli_agent import serving
 from opencode_env.cli_agent.interception import endpoint, limits, request_steps, server
 from opencode_rubrics.math import worker_pool
+from rollout_sandbox.confined import network
 
 from benchmarks._contenders import model_server
 from benchmarks._measure import machine, report
@@ -67,9 +68,8 @@ PROTECTED: dict[str, Any] = {
 }
 BARE: dict[str, Any] = {
     "sandbox": {
-        **dict.fromkeys(("max_processes", "max_memory", "max_disk", "max_open_files", "idle_timeout")),
+        **dict.fromkeys(("max_processes", "max_memory", "max_disk", "max_open_files")),
         "own_user": False,
-        "max_connections": sys.maxsize,
     },
     "gateway": {"max_body": sys.maxsize, "max_parallel_calls": sys.maxsize, "filter_requests": False},
 }
@@ -77,13 +77,14 @@ BARE: dict[str, Any] = {
 
 def first_come_first_served() -> None:
     """Switch off what has no option: that long answers hold half of the math workers at most, at half the weight, and
-    the gateway's bounds."""
+    the bounds of the gateway and of the connections from a sandbox."""
     worker_pool._MOMENT = math.inf
     request_steps.MAX_MESSAGES = request_steps.MAX_VALUES = request_steps.MAX_DEPTH = sys.maxsize
     request_steps.MAX_OPEN, limits.SHARE = sys.maxsize, 1e9
     request_steps.IDLE_SECONDS = vars(server)["IDLE_SECONDS"] = 1e9
     vars(endpoint)["keys_of"] = lambda config: frozenset()
     serving.raise_open_files = lambda: None
+    network.MAX_CONNECTIONS, network.IDLE_SECONDS = sys.maxsize, 1e6
 
 
 Plays = dict[str, list[dict[str, Any]]]

@@ -72,11 +72,12 @@ async def test_from_the_sandbox_held_connections_end_and_the_neighbours_calls_go
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "IDLE_SECONDS", 1)
-    options = LocalSandboxConfig(max_connections=20, idle_timeout=1)
+    monkeypatch.setattr("rollout_sandbox.confined.network.MAX_CONNECTIONS", 20)
+    monkeypatch.setattr("rollout_sandbox.confined.network.IDLE_SECONDS", 1)
     async with (
         role_server() as serving,
         serving.rollout() as honest,
-        provision_confined(options, name="attacker") as box,
+        provision_confined(LocalSandboxConfig(), name="attacker") as box,
     ):
         assert isinstance(box, ConfinedRuntime)
         port = box.host_url(honest.url).rsplit(":", 1)[1]
@@ -88,11 +89,11 @@ async def test_from_the_sandbox_held_connections_end_and_the_neighbours_calls_go
 
 @asynccontextmanager
 async def reached(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], idle_timeout: float, program: str
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], program: str
 ) -> AsyncIterator["asyncio.Task[vf.ProgramResult]"]:
     """A program of a sandbox that has a connection `s` to a server of this machine."""
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, provision_confined(LocalSandboxConfig(idle_timeout=idle_timeout)) as box:
+    async with server, provision_confined(LocalSandboxConfig()) as box:
         assert isinstance(box, ConfinedRuntime)
         port = server.sockets[0].getsockname()[1]
         box.host_url(f"http://127.0.0.1:{port}")
@@ -101,18 +102,23 @@ async def reached(
 
 
 @pytest.mark.usefixtures("sandboxes")
-async def test_an_idle_connection_of_the_sandbox_is_closed_by_the_relay() -> None:
+async def test_an_idle_connection_of_the_sandbox_is_closed_by_the_relay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollout_sandbox.confined.network.IDLE_SECONDS", 0.2)
+
     async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
         await reader.read()
         writer.close()
 
-    async with reached(never, 0.2, "print(s.recv(9), s.recv(9))") as running:
+    async with reached(never, "print(s.recv(9), s.recv(9))") as running:
         assert (await running).stdout == "b'hello' b''\n"
 
 
 @pytest.mark.usefixtures("sandboxes")
-async def test_a_connection_that_waits_for_an_answer_stays_however_long_that_takes() -> None:
+async def test_a_connection_that_waits_for_an_answer_stays_however_long_that_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rollout_sandbox.confined.network.IDLE_SECONDS", 0.1)
     asked, answer = asyncio.Event(), asyncio.Event()
 
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -123,7 +129,7 @@ async def test_a_connection_that_waits_for_an_answer_stays_however_long_that_tak
         await writer.drain()
         writer.close()
 
-    async with reached(late, 0.1, "s.send(b'ask'); print(s.recv(9))") as waiting:
+    async with reached(late, "s.send(b'ask'); print(s.recv(9))") as waiting:
         await asked.wait()
         await asyncio.sleep(1)  # many times its timeout: what is under test is that nothing happens
         answer.set()

@@ -6,7 +6,7 @@ import pytest
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply
 from rollout_sandbox.confined import control_groups
-from rollout_sandbox.confined.control_groups import MemoryKills
+from rollout_sandbox.confined.limits import MemoryKills
 
 from tests.support.places import Place
 from tests.support.replies import bash

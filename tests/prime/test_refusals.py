@@ -6,7 +6,7 @@ import logging
 import pytest
 from opencode_env.cli_agent.outcomes import retries_of_outcomes
 from prime_sandboxes.core import client as sdk
-from rollout_sandbox.prime import PrimeLimits, Turns, ownership, provision_prime
+from rollout_sandbox.prime import PrimeLimits, PrimeQueue, ownership, provision_prime
 from rollout_sandbox.prime import runtime as runtime_module
 from rollout_sandbox.prime.command_line import main
 from rollout_sandbox.prime.errors import SandboxAccessError, SandboxGatewayError, SandboxNotReadyError
@@ -38,8 +38,8 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def use() -> None:
     """Whatever a rollout asks of a sandbox."""
     config = PrimeConfig(allow=["example.com"])
-    room = Turns(PrimeLimits(creation_patience=0.3))
-    async with room.turn(config) as record, provision_prime(config, 60, record=record) as box:
+    room = PrimeQueue(PrimeLimits(creation_patience=0.3))
+    async with room.place(config) as record, provision_prime(config, 60, record=record) as box:
         await box.write("/tmp/file", b"data")
         assert await box.read("/tmp/file") == b"data"
         assert (await box.run(["true"], {})).exit_code == 0

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from rollout_sandbox.confined.control_groups import (
+from rollout_sandbox.confined.limits import (
     ControlGroup,
     Hierarchies,
     MemoryKills,

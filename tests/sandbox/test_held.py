@@ -6,7 +6,7 @@ import os
 
 import pytest
 from rollout_sandbox.confined import ConfinedRuntime, control_groups
-from rollout_sandbox.confined.control_groups import Hierarchies, host_hierarchies
+from rollout_sandbox.confined.limits import Hierarchies, host_hierarchies
 
 from tests.support.waiting import until
 

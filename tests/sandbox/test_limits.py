@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from rollout_sandbox.confined import ConfinedRuntime, control_groups
-from rollout_sandbox.confined.control_groups import Hierarchies, host_hierarchies
+from rollout_sandbox.confined.limits import Hierarchies, host_hierarchies
 from rollout_sandbox.conformance.subject import host_pids_of, program
 from verifiers.v1.runtimes import ProgramResult
 

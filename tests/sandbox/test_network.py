@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
-from rollout_sandbox.confined.relay import MAX_CONNECTIONS, _End
+from rollout_sandbox.confined.network import MAX_CONNECTIONS, _End
 
 from tests.support.waiting import settled, until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rollout_sandbox.confined import ConfinedRuntime
-from rollout_sandbox.confined.control_groups import host_hierarchies
+from rollout_sandbox.confined.limits import host_hierarchies
 
 from tests.support.waiting import until
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from rollout_sandbox.confined.backend import ConfinedBackend
+    from rollout_sandbox.confined.runtime import ConfinedBackend
     from rollout_sandbox.podman import PodmanBackend
     from rollout_sandbox.prime.runtime import OwnedPrimeBackend
 
 __all__ = ["ConfinedBackend", "OwnedPrimeBackend", "PodmanBackend"]
 
 _MODULES = {
-    "ConfinedBackend": "rollout_sandbox.confined.backend",
+    "ConfinedBackend": "rollout_sandbox.confined.runtime",
     "OwnedPrimeBackend": "rollout_sandbox.prime.runtime",
     "PodmanBackend": "rollout_sandbox.podman",
 }

@@ -263,6 +263,6 @@ class SandboxAbilities:
         """The engine (`docker` or `podman`) and the id of a container on this machine.
 
         None: there is no engine to ask. Asked whether the container lives, and for files that a program inside cannot
-        be trusted to read (`toolbox.container_engine`).
+        be trusted to read (`toolbox.checked_run`).
         """
         return None

@@ -87,7 +87,7 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
         rollout = Rollout()
         rollout.begin(trace)
         async with (
-            self._turns.turn(agent.runtime_config) as rollout.start,
+            self._prime_queue.place(agent.runtime_config) as rollout.start,
             self._sandbox(task, agent, rollout) as runtime,
         ):
             await invoke(task.setup, {"trace": trace, "runtime": runtime, "deployment": None})

@@ -20,7 +20,7 @@ from opencode_rubrics.cache import cache_root, require_cache
 from pydantic import Field, field_validator, model_validator
 from rollout_sandbox.compat import GONE_RUNTIMES, asked_network
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
-from rollout_sandbox.prime import PrimeLimits, Turns
+from rollout_sandbox.prime import PrimeLimits, PrimeQueue
 from rollout_sandbox.surrogates import replace_surrogates
 from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.scoring import BoxOrder, attach
@@ -170,7 +170,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         finally:
             env_logger.removeFilter(_hide_subprocess_warning)
         self._resources = AsyncExitStack()
-        self._turns = Turns(self.config.prime)
+        self._prime_queue = PrimeQueue(self.config.prime)
         self._features = self.config.features()
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
         limited = config.agent.timeout.rollout is not None
@@ -321,13 +321,16 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         limit_rollout(agent, task, 0.0 if rollout.turns is None else rollout.turns.seconds_before)
         scored = guarded_task(task, take_scoring_limit(agent, task), continued=rollout.continued is not None)
         agent.harness = guarded(agent.harness, contained=config.sandbox.confine, agent_errors=config.agent_errors)
-        async with self._turns.turn(agent.runtime_config) as rollout.start, self._sandbox(task, agent, rollout) as box:
+        async with (
+            self._prime_queue.place(agent.runtime_config) as rollout.start,
+            self._sandbox(task, agent, rollout) as box,
+        ):
             await self.run_agent(scored, agents, box, rollout)
             trace = rollout.trace
             assert trace is not None
             if rollout.continued is not None:
                 rollout.continued.finish(trace, None if rollout.sub is None else rollout.sub.trace)
-            rollout.start.put_on(trace)
+            rollout.start.note_on(trace)
             fail_stage_timeout(trace)
             zero_spoilt(trace)
             unscore_failed(trace)

@@ -12,7 +12,7 @@ context variable.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from rollout_sandbox.prime.turns import StartRecord
+from rollout_sandbox.prime.queue import StartRecord
 from rollout_sandbox.toolbox.scoring import Scoring, attach, attached
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.harness import HarnessSession

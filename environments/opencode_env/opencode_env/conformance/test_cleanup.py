@@ -2,9 +2,8 @@
 
 import pytest
 
-from opencode_env.conformance.evidence import Evidence, Runs
+from opencode_env.conformance.evidence import INTERRUPTED_ROWS, Evidence, Runs
 from opencode_env.conformance.plugin import PlayedRow, Rows
-from opencode_env.conformance.rows import INTERRUPTED_ROWS
 
 HOOKS = ["first", "rubric", "last"]
 INTERRUPTED = [row.name for row in INTERRUPTED_ROWS]

@@ -3,9 +3,8 @@
 import pytest
 
 from opencode_env.cli_agent.outcomes import endpoint_errors
-from opencode_env.conformance.evidence import Evidence, Runs
+from opencode_env.conformance.evidence import LIMIT_SECONDS, Evidence, Runs
 from opencode_env.conformance.plugin import PlayedRow, Rows
-from opencode_env.conformance.rows import LIMIT_SECONDS
 
 MODEL_ERRORS = tuple(f"{name}: " for name in endpoint_errors())
 

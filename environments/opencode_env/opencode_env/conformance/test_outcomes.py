@@ -6,9 +6,8 @@ So is what it did until its time limit ended it.
 import pytest
 
 from opencode_env.cli_agent.outcomes import NO_ANSWER, Outcome, flags_of_outcomes
-from opencode_env.conformance.evidence import Evidence, Runs
+from opencode_env.conformance.evidence import LIMIT_SECONDS, MAX_TURNS, SILENT_SECONDS, Evidence, Runs
 from opencode_env.conformance.plugin import PlayedRow, Rows
-from opencode_env.conformance.rows import LIMIT_SECONDS, MAX_TURNS, SILENT_SECONDS
 
 METRICS = (
     "num_turns",

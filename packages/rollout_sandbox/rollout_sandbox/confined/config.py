@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import ByteSize, Field, FiniteFloat
+from pydantic import ByteSize, Field
 from pydantic_config import BaseConfig
-
-from rollout_sandbox.confined.relay import IDLE_SECONDS, MAX_CONNECTIONS
 
 
 class LocalSandboxConfig(BaseConfig):
@@ -45,11 +43,6 @@ class LocalSandboxConfig(BaseConfig):
     max_open_files: Annotated[int, Field(ge=64)] | None = 8192
     """Open files of one process; also bounds descriptors in flight. At most half of what the evaluation itself may
     open, so that it and the sandbox's own process 1 keep the other half. None: no limit."""
-    max_connections: int = Field(MAX_CONNECTIONS, ge=1)
-    """Connections at once from the sandbox to one endpoint of verifiers' (the model, a tool server); each costs the
-    host descriptors. More are closed at once."""
-    idle_timeout: FiniteFloat | None = Field(IDLE_SECONDS, gt=0)
-    """Seconds after which such a connection ends when it is silent and waits for no answer; None is never."""
 
 
 @dataclass(frozen=True)

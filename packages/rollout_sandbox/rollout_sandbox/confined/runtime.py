@@ -16,22 +16,23 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from verifiers.v1.errors import SandboxError
+from pydantic import Field, model_validator
+from verifiers.v1.configs.runtime import NetworkPolicyConfig
+from verifiers.v1.errors import SandboxError, TaskError
 from verifiers.v1.runtimes import ProgramResult, SubprocessConfig, SubprocessRuntimeInfo
 from verifiers.v1.utils.aio import run_shielded
 
-from rollout_sandbox.compat import Runtime, RuntimeBackend
+from rollout_sandbox.compat import CustomRuntimeConfig, CustomRuntimeInfo, Runtime, RuntimeBackend
 from rollout_sandbox.confined.agent_code import SHARED, AgentCodeServer, ConfinedPrograms, shown_areas
-from rollout_sandbox.confined.channel import Channel
+from rollout_sandbox.confined.bubblewrap import require_bubblewrap, require_private_workdir
+from rollout_sandbox.confined.channel import Channel, read_answer, read_file, write_file
 from rollout_sandbox.confined.config import Bind, LocalSandboxConfig
-from rollout_sandbox.confined.control_groups import kills_of_machine
 from rollout_sandbox.confined.directory import HOME
-from rollout_sandbox.confined.disk import DiskWatch
-from rollout_sandbox.confined.files import read_answer, read_file, write_file
 from rollout_sandbox.confined.interpreter import base_python
-from rollout_sandbox.confined.network_relays import NetworkRelays
+from rollout_sandbox.confined.limits import DiskWatch, kills_of_machine
+from rollout_sandbox.confined.network import NetworkRelays
 from rollout_sandbox.confined.process import ConfinedProcess, PipeReader, pipes
 from rollout_sandbox.confined.sandbox import Sandbox
 from rollout_sandbox.confined.users import SandboxUser
@@ -222,8 +223,7 @@ class BubblewrapBackend(RuntimeBackend):
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
         await self.sandbox.start(self.binds, temporary)
         self.info.id = f"/tmp/{temporary}"
-        most, idle = self.options.max_connections, self.options.idle_timeout
-        self.relays = NetworkRelays(self.sandbox.channel, self.sandbox.directory.hosts, most=most, idle=idle)
+        self.relays = NetworkRelays(self.sandbox.channel, self.sandbox.directory.hosts)
         if self.options.max_disk is not None:
             place = self.sandbox.directory.path
             self.disk = DiskWatch(place, self.sandbox.pid, self.options.max_disk, self.commands.relieve)
@@ -461,3 +461,47 @@ def provision_confined(
 ) -> AbstractAsyncContextManager[ConfinedRuntime]:
     """Start a local sandbox and end it on exit, whatever happens; arguments as of `BubblewrapBackend`."""
     return provisioned(BubblewrapBackend(options, binds, name, workdir), env)
+
+
+class ConfinedConfig(LocalSandboxConfig, CustomRuntimeConfig, NetworkPolicyConfig):
+    """The confined local sandbox, with the options of `LocalSandboxConfig`."""
+
+    import_path: str = "rollout_sandbox.ConfinedBackend"
+    """What makes it."""
+    workdir: str = Field(DEFAULT_WORKDIR, pattern="^/")
+    """Work directory; made when the sandbox starts."""
+
+    @model_validator(mode="after")
+    def _what_it_can_be(self) -> Self:
+        if not self.confine:
+            raise ValueError("confine false is not a sandbox: use the runtime type subprocess")
+        if self.network_restricted and (self.allow or self.network == "host"):
+            raise ValueError(
+                "the confined sandbox reaches its rollout's own endpoints and nothing else: use allow = [] with "
+                "network = 'interception', or the docker or prime runtime"
+            )
+        return self
+
+
+class ConfinedBackend(BubblewrapBackend):
+    """The confined sandbox, named by its path.
+
+    Raises:
+        TaskError: it cannot have this work directory, or the task names hosts that it must reach.
+    """
+
+    SUPPORTS_TASK_IMAGES = False
+    SUPPORTS_PORT_EXPOSURE = True
+    config_class = ConfinedConfig
+
+    def __init__(self, config: ConfinedConfig, name: str | None = None) -> None:
+        if config.network_restricted and config.allow:
+            raise TaskError(f"the confined sandbox has no way to the hosts that the task names ({config.allow})")
+        require_private_workdir(config.workdir)
+        super().__init__(config, name=name, workdir=config.workdir)
+        self.config = config
+        self.info = CustomRuntimeInfo(**config.model_dump())
+
+    async def start(self) -> None:
+        await asyncio.to_thread(require_bubblewrap)
+        await super().start()

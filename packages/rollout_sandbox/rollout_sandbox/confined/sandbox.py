@@ -27,12 +27,11 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.utils.aio import run_shielded
 
 from rollout_sandbox.confined.agent_code import HIDDEN, TOOLS
-from rollout_sandbox.confined.arguments import HERE, command_line
-from rollout_sandbox.confined.bubblewrap import Bubblewrap, require_bubblewrap
+from rollout_sandbox.confined.bubblewrap import HERE, Bubblewrap, command_line, require_bubblewrap
 from rollout_sandbox.confined.channel import Channel
 from rollout_sandbox.confined.config import Bind, LocalSandboxConfig
-from rollout_sandbox.confined.control_groups import Allowance
 from rollout_sandbox.confined.directory import HOME, SandboxDirectory, sweep
+from rollout_sandbox.confined.limits import Allowance
 from rollout_sandbox.confined.supervisor.messages import memfd
 from rollout_sandbox.confined.users import SandboxUser
 from rollout_sandbox.confined.uv_scripts import SCRIPTS

@@ -14,7 +14,7 @@ from verifiers.v1.errors import SandboxError
 from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.conformance.subject import Subject, runs, shell, until, unused_seconds
 from rollout_sandbox.interface import ProgramBatch, ProgramLimits, SandboxAbilities
-from rollout_sandbox.toolbox.container_engine import ContainerEngine
+from rollout_sandbox.toolbox.checked_run import ContainerEngine
 
 ABILITIES = tuple(name for name in vars(SandboxAbilities) if not name.startswith("_"))
 Check = Callable[[Subject], Awaitable[None]]

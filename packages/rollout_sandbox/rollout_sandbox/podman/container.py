@@ -21,7 +21,7 @@ from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes.base import parse_gpu
 
 from rollout_sandbox.confined import Bind
-from rollout_sandbox.confined.arguments import HERE
+from rollout_sandbox.confined.bubblewrap import HERE
 from rollout_sandbox.confined.channel import Channel
 from rollout_sandbox.confined.interpreter import base_python
 from rollout_sandbox.podman import engine, left_behind

@@ -36,10 +36,9 @@ from verifiers.v1.utils.aio import run_shielded
 
 from rollout_sandbox.compat import AFTER_0_4_0, Runtime, RuntimeBackend
 from rollout_sandbox.confined import Bind
-from rollout_sandbox.confined.files import READ_LIMIT_BYTES, read_answer
-from rollout_sandbox.confined.network_relays import NetworkRelays
+from rollout_sandbox.confined.channel import READ_LIMIT_BYTES, read_answer
+from rollout_sandbox.confined.network import NetworkRelays
 from rollout_sandbox.confined.process import BoundedOutput, ConfinedProcess, PipedProcess, pipes
-from rollout_sandbox.confined.relay import IDLE_SECONDS, MAX_CONNECTIONS
 from rollout_sandbox.confined.supervisor.processes import COMMAND_VARIABLE
 from rollout_sandbox.interface import KeptFiles, NotKept, SandboxAbilities
 from rollout_sandbox.podman import engine
@@ -388,8 +387,7 @@ class PodmanBackend(RuntimeBackend):
         """Start the container (about 0.15 s, once the image is there); the message of an error says what to change."""
         await self.container.start()
         self.info.id = self.container.id
-        hosts = self.container.hosts
-        self._relays = NetworkRelays(self.container.channel, hosts, most=MAX_CONNECTIONS, idle=IDLE_SECONDS)
+        self._relays = NetworkRelays(self.container.channel, self.container.hosts)
 
     async def teardown(self) -> None:
         try:

@@ -18,10 +18,9 @@ from typing import Any
 
 from prime_sandboxes import APIError, CreateSandboxRequest, SandboxClient
 
-from rollout_sandbox.prime.connections import recorded
 from rollout_sandbox.prime.errors import SandboxAccessError, http_status, kind_of, reason_of, repeated
 from rollout_sandbox.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
-from rollout_sandbox.prime.turns import StartRecord
+from rollout_sandbox.prime.queue import StartRecord, recorded
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.prime")
 

@@ -32,7 +32,6 @@ from verifiers.v1.utils.aio import run_shielded
 from rollout_sandbox.compat import CustomRuntimeConfig, PrimeBackend, Runtime
 from rollout_sandbox.interface import SandboxAbilities
 from rollout_sandbox.prime import errors
-from rollout_sandbox.prime.connections import prepare
 from rollout_sandbox.prime.errors import (
     SDK_ERRORS,
     TOO_MANY,
@@ -45,7 +44,7 @@ from rollout_sandbox.prime.errors import (
     repeated,
 )
 from rollout_sandbox.prime.ownership import OwnedClient, Ownership
-from rollout_sandbox.prime.turns import PrimeLimits, StartRecord, taken_turn
+from rollout_sandbox.prime.queue import PrimeLimits, StartRecord, prepare, waited_place
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.provisioning import provisioned
 
@@ -96,7 +95,9 @@ def agent_can_cause(error: SandboxError) -> bool:
     return True
 
 
-async def run_command(place: "PrimeSandboxBackend", argv: Sequence[str], env: dict[str, str], user: str | None) -> ProgramResult:
+async def run_command(
+    place: "PrimeSandboxBackend", argv: Sequence[str], env: dict[str, str], user: str | None
+) -> ProgramResult:
     """Run a command to its end. A command whose shell somebody killed inside, or wrote more into than it says, has
     ended so, with what it started: data, as any end of a program."""
     name = uuid.uuid4().hex
@@ -117,7 +118,9 @@ async def run_command(place: "PrimeSandboxBackend", argv: Sequence[str], env: di
         raise
 
 
-async def _opened(place: "PrimeSandboxBackend", name: str, words: Sequence[str], env: dict[str, str], user: str | None) -> Any:
+async def _opened(
+    place: "PrimeSandboxBackend", name: str, words: Sequence[str], env: dict[str, str], user: str | None
+) -> Any:
     """Start `remote_run.sh`, which runs the command `name`, or waits for its end."""
     directory = f"/tmp/.vf-run-{name}"
     command = shlex.join(program_argv("remote_run.sh", directory, str(OUTPUT_BYTES), *words))
@@ -166,7 +169,9 @@ async def _received(process: Any) -> bytes:
     return bytes(received)
 
 
-async def _found_again(place: "PrimeSandboxBackend", name: str, user: str | None, lost: Exception, *, started: bool) -> ProgramResult:
+async def _found_again(
+    place: "PrimeSandboxBackend", name: str, user: str | None, lost: Exception, *, started: bool
+) -> ProgramResult:
     """Ask the sandbox for the end of a command, again and again; each time it waits a while for it.
 
     Args:
@@ -416,7 +421,7 @@ class OwnedPrimeBackend(PrimeSandboxBackend):
         self._limits = config.limits
 
     async def start(self) -> None:
-        self.record = await taken_turn(self._asked, None)
+        self.record = await waited_place(self._asked, None)
         self.record.limits = self._limits
         await super().start()
 
@@ -440,7 +445,7 @@ async def provision_prime(
 ) -> AsyncIterator[PrimeSandbox]:
     """Have a Prime sandbox and delete it on exit, whatever happens; `record` is the turn of its rollout, the rest as of
     `PrimeSandboxBackend`."""
-    record = await taken_turn(config, record)
+    record = await waited_place(config, record)
     async with provisioned(PrimeSandboxBackend(config, lifetime, record), env) as box:
         yield box
 

@@ -13,8 +13,7 @@ import verifiers.v1 as vf
 
 from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.programs import program_argv
-from rollout_sandbox.toolbox.checked_run import OUT_OF_TIME, require_alive, run_checked, run_for
-from rollout_sandbox.toolbox.container_engine import engine_of
+from rollout_sandbox.toolbox.checked_run import OUT_OF_TIME, engine_of, require_alive, run_checked, run_for
 
 _READ_TIMEOUT = 30.0
 _SLOWEST_BYTES_PER_S = 1 << 17

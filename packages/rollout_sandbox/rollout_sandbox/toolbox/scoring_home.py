@@ -31,8 +31,7 @@ import verifiers.v1 as vf
 from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.interface import AgentCode
 from rollout_sandbox.programs import program_argv, program_text
-from rollout_sandbox.toolbox.checked_run import require_alive, run_for
-from rollout_sandbox.toolbox.container_engine import ContainerEngine, engine_of
+from rollout_sandbox.toolbox.checked_run import ContainerEngine, engine_of, require_alive, run_for
 from rollout_sandbox.toolbox.scoring import command_time
 
 # The shell is bash and not busybox's, which would use its own applets for everything that an image may have better.

@@ -1,8 +1,8 @@
-"""What one sandbox may use: its host user id, and its control groups for memory, CPU and holding processes still.
+"""What one sandbox may use: its host user id, its control groups, and the disk that is watched.
 
-The first version of the interface gives a directory per controller, the second one for all; both may be there at once.
-Invariant: a sandbox's groups are gone when it is. Their names say whose they are, so that what a killed evaluation left
-is removed at the next start of any sandbox in the same process namespace. Formats: proc(5) and the kernel's
+The first version of the control groups gives a directory per controller, the second one for all; both may be there at
+once. A sandbox's groups are gone when it is. Their names say whose they are, so that what a killed evaluation left is
+removed at the next start of any sandbox in the same process namespace. Formats: proc(5) and the kernel's
 admin-guide/cgroup-v1 and cgroup-v2.
 
 The group of a process that the kernel ended for want of memory counts it, whoever ran out of memory. The machine's
@@ -10,12 +10,14 @@ count alone says little: it has also what reached the limit of any group, which 
 about.
 """
 
+import asyncio
 import contextlib
 import os
 import re
 import resource
+import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -24,6 +26,8 @@ from verifiers.v1.errors import SandboxError
 
 from rollout_sandbox.confined.bubblewrap import user_pool
 from rollout_sandbox.confined.config import Bind, LocalSandboxConfig
+from rollout_sandbox.confined.disk_use import FILE_BYTES
+from rollout_sandbox.confined.interpreter import base_python
 from rollout_sandbox.confined.supervisor.processes import process_of
 from rollout_sandbox.confined.users import SandboxUser, UserPool
 
@@ -417,3 +421,62 @@ def sweep_groups(found: Hierarchies) -> None:
                     with contextlib.suppress(OSError):
                         _freeze(path, False)
                     path.rmdir()
+
+
+LOOK_EVERY_S = 0.5
+_MEASURE_EVERY_S = 30.0
+_PARTS = 16
+_MEASURE_TIMEOUT_S = 60.0
+_TOOLS = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+
+Relieve = Callable[[bool], Awaitable[int]]
+"""Ends what the commands have started, or (True) the commands as well; returns how many processes it killed."""
+
+
+def used_bytes(directory: Path, starter: int) -> int | None:
+    """Return what the files below `directory` take, with 4 KiB for each (blocking); None if that takes too long.
+
+    Args:
+        directory: on one file system; what agents make unreadable counts only for a root who measures.
+        starter: a process whose descendants may hold files that were removed, which count as well.
+    """
+    argv = [base_python(), "-I", "-S", str(Path(__file__).with_name("disk_use.py")), str(directory), str(starter)]
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=_MEASURE_TIMEOUT_S, check=False, env=dict(_TOOLS))
+    except subprocess.TimeoutExpired:
+        return None
+    return int(done.stdout) if done.returncode == 0 else None
+
+
+class DiskWatch:
+    """Watches one sandbox from `run` on; `kills` counts the processes it had ended."""
+
+    def __init__(self, directory: Path, starter: int, limit_bytes: int, relieve: Relieve) -> None:
+        self._directory = directory
+        self._starter = starter
+        self._limit = limit_bytes
+        self._relieve = relieve
+        self._tolerated = limit_bytes
+        self.kills = 0
+
+    def _room(self) -> tuple[int, int]:
+        found = os.statvfs(self._directory)
+        return found.f_bavail * found.f_frsize, found.f_favail * FILE_BYTES
+
+    async def run(self) -> None:
+        room, measured = self._room(), time.monotonic()
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            now, late = self._room(), time.monotonic() - measured > _MEASURE_EVERY_S
+            shrunk = any(before - after >= self._limit // _PARTS for before, after in zip(room, now, strict=True))
+            if not shrunk and not late and self._tolerated == self._limit:
+                room = max(room[0], now[0]), max(room[1], now[1])
+                continue
+            room, measured = now, time.monotonic()
+            used = await asyncio.to_thread(used_bytes, self._directory, self._starter)
+            if used is None:
+                continue
+            if used > self._tolerated:
+                self.kills += await self._relieve(used > self._limit + self._limit // 2)
+            # An agent that is over the limit may remove files, if it only does not add any.
+            self._tolerated = max(self._limit, used)

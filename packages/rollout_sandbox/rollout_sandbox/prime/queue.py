@@ -1,23 +1,34 @@
-"""When a rollout may ask Prime for its sandbox (there is a place, and it is its turn), and how that came about.
+"""When a rollout may ask Prime for its sandbox (there is a place, and it is its turn), and the client that asks.
 
-Invariant: what a rollout's own sandbox waits for here, no deadline counts. A second one, which scoring asks for, waits
-for the creation rate within the time for scoring, and for no place.
+What a rollout's own sandbox waits for here, no deadline counts. A second one, which scoring asks for, waits for the
+creation rate within the time for scoring, and for no place.
+
+The SDK's client is bounded, and what the platform answers to a creation is watched. The SDK takes a bound from whoever
+makes the client, which is verifiers, and for the gateway only. Waits that it makes by itself after a 429 are seen at
+the public hooks of its HTTP client. What it says of timeouts does not hold by itself (0.5.1): each request to the
+platform overrules them with none.
 """
 
 import asyncio
 import contextlib
+import copy
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
+import httpx
+from prime_sandboxes import AsyncSandboxClient
 from pydantic import Field, FiniteFloat
 from pydantic_config import BaseConfig
 from verifiers.v1.runtimes import PrimeConfig, RuntimeConfig
 from verifiers.v1.runtimes.limiters import creation_limiter
 from verifiers.v1.trace import Trace
 from verifiers.v1.utils.scope import run_scope
+
+from rollout_sandbox.prime.errors import TOO_MANY, surely_refused
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.prime")
 
@@ -46,7 +57,7 @@ class PrimeLimits(BaseConfig):
 
 @dataclass
 class StartRecord:
-    """The start of one sandbox; `put_on` shows it as `trace.info["agent"]["sandbox"]`."""
+    """The start of one sandbox; `note_on` shows it as `trace.info["agent"]["sandbox"]`."""
 
     limits: PrimeLimits = field(default_factory=PrimeLimits)
     waited: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_WORDS, 0.0))
@@ -85,14 +96,14 @@ class StartRecord:
             self.waited["refused"] += time.monotonic() - self._refused_at
             self._refused_at = None
 
-    def put_on(self, trace: Trace[Any, Any, Any]) -> None:
+    def note_on(self, trace: Trace[Any, Any, Any]) -> None:
         """Record it on the trace, if there was such a sandbox."""
         if self.seconds:
             shown = {"waited": _rounded(self.waited), "seconds": _rounded(self.seconds)}
             trace.info.setdefault("agent", {})["sandbox"] = shown
 
 
-class Turns:
+class PrimeQueue:
     """The places of one environment in one process."""
 
     def __init__(self, limits: PrimeLimits) -> None:
@@ -100,7 +111,7 @@ class Turns:
         self._places = None if limits.max_sandboxes is None else asyncio.Semaphore(limits.max_sandboxes)
 
     @contextlib.asynccontextmanager
-    async def turn(self, config: RuntimeConfig) -> AsyncIterator[StartRecord]:
+    async def place(self, config: RuntimeConfig) -> AsyncIterator[StartRecord]:
         """Wait for the place of one rollout and hold it; nothing but a record where the seat is not Prime's."""
         record = StartRecord(self._limits)
         async with contextlib.AsyncExitStack() as stack:
@@ -112,8 +123,8 @@ class Turns:
             yield record
 
 
-async def taken_turn(config: PrimeConfig, record: StartRecord | None) -> StartRecord:
-    """The turn that a rollout waited for; a sandbox beside its first waits for the rate here."""
+async def waited_place(config: PrimeConfig, record: StartRecord | None) -> StartRecord:
+    """The place that a rollout waited for; a sandbox beside its first waits for the rate here."""
     if record is None or record.taken:
         record = StartRecord() if record is None else StartRecord(record.limits)
         await _wait_for_rate(config, record)
@@ -132,3 +143,79 @@ async def _wait_for_rate(config: PrimeConfig, record: StartRecord) -> None:
 
 def _rounded(values: dict[str, float]) -> dict[str, float]:
     return {name: round(value, 3) for name, value in values.items()}
+
+
+_MOST_KEPT = 200
+"""Connections that stay open while they are idle, as the SDK has it."""
+
+_ANSWER = httpx.Timeout(120.0, connect=10.0)
+"""For one answer of the platform, and for a connection to it."""
+_SENT = "send_request_headers.started"
+"""How the event ends after which a request may have done something; a connection that cannot be made comes before."""
+
+_PREPARED: WeakSet[AsyncSandboxClient] = WeakSet()
+_RECORD = "start_record"
+"""Extension of a request with the record of the sandbox that it asks for."""
+
+
+class _Recorded:
+    """The SDK's HTTP client, whose requests are recorded as those for one sandbox."""
+
+    def __init__(self, inner: httpx.AsyncClient, record: StartRecord) -> None:
+        self._inner = inner
+        self._record = record
+
+    async def request(self, *arguments: Any, **options: Any) -> httpx.Response:
+        return await self._inner.request(*arguments, **options, extensions={_RECORD: self._record})
+
+
+def recorded(client: AsyncSandboxClient, record: StartRecord) -> AsyncSandboxClient:
+    """The same client for the creation of one sandbox, whose requests, and the waits between them, are recorded."""
+    copied = copy.copy(client)
+    copied.client = copy.copy(client.client)
+    inner: Any = _Recorded(client.client.client, record)
+    copied.client.client = inner
+    return copied
+
+
+def prepare(client: AsyncSandboxClient, most: int) -> None:
+    """Bound and watch a client that has not made a connection yet; without effect on one that is prepared."""
+    if client in _PREPARED:
+        return
+    _PREPARED.add(client)
+    kept = min(most, _MOST_KEPT)
+    # The SDK (0.5.1) reads these when the gateway is first used; whoever makes the client, which is verifiers, may say.
+    client._max_connections, client._max_keepalive_connections = most, kept
+    made = client.client.client
+    client.client.client = httpx.AsyncClient(
+        headers=made.headers,
+        follow_redirects=made.follow_redirects,
+        timeout=made.timeout,
+        limits=httpx.Limits(max_connections=most, max_keepalive_connections=kept),
+        event_hooks={"request": [_asking], "response": [_answered]},
+    )
+
+
+async def _asking(request: httpx.Request) -> None:
+    request.extensions["timeout"] = _ANSWER.as_dict()
+    if (record := request.extensions.get(_RECORD)) is None:
+        return
+    record.asked()
+    sent = False
+
+    async def watch(event: str, _: Any) -> None:
+        nonlocal sent
+        if not sent and event.endswith(_SENT):
+            sent = True
+            record.unclear += 1
+
+    request.extensions["trace"] = watch
+
+
+async def _answered(response: httpx.Response) -> None:
+    if (record := response.request.extensions.get(_RECORD)) is None:
+        return
+    if surely_refused(response.status_code):
+        record.unclear -= 1
+    if response.status_code == TOO_MANY:
+        record.refused()

@@ -1,17 +1,24 @@
-"""Byte relays between a listening socket and one fixed destination, on the host's event loop.
+"""The connections between the sandbox's network and the host's: one relay of bytes per origin that verifiers named.
 
-Invariant: whoever connects reaches that destination and nothing else. Half-closes and back-pressure pass through, and
-`close` leaves no socket and no task.
+From inside only the origins given to `inward` are reachable, from the host only the ports given to `outward`; whoever
+connects to a relay reaches its one destination. An origin keeps its host name and, where it is free inside, its port,
+so that its URL stays the same. Half-closes and back-pressure pass through; `close` leaves no socket and no task.
 """
 
 import asyncio
 import contextlib
+import ipaddress
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import cast
+from urllib.parse import SplitResult, urlsplit
 
 from verifiers.v1.errors import SandboxError
+
+from rollout_sandbox.confined.channel import Channel
 
 MAX_CONNECTIONS = 128
 """Per relay: the agent may open connections at will, and each costs the host two descriptors."""
@@ -104,20 +111,16 @@ class Relay:
 
     Args:
         dial: connects to the destination.
-        most: connections at once; more are closed at once.
         idle: seconds after which a silent connection ends that waits for no answer; None is never.
     """
 
-    def __init__(
-        self, listener: socket.socket, dial: Dial, *, most: int = MAX_CONNECTIONS, idle: float | None = None
-    ) -> None:
+    def __init__(self, listener: socket.socket, dial: Dial, *, idle: float | None = None) -> None:
         listener.setblocking(False)
         self._listener = listener
         self._dial = dial
         self._loop = asyncio.get_running_loop()
         self._joining: set[asyncio.Task[None]] = set()
         self._ends: set[_End] = set()
-        self._most = most
         self._idle = idle
         self._sweeping: asyncio.TimerHandle | None = None
         self._pairs: dict[_End, float] = {}
@@ -130,7 +133,7 @@ class Relay:
             connection, _ = self._listener.accept()
         except OSError:  # gone again, or out of descriptors: the listener stays
             return
-        if len(self._joining) + len(self._ends) // 2 >= self._most:
+        if len(self._joining) + len(self._ends) // 2 >= MAX_CONNECTIONS:
             connection.close()
             return
         connection.setblocking(False)
@@ -190,3 +193,129 @@ class Relay:
         await asyncio.gather(*joining, return_exceptions=True)
         for end in list(self._ends):
             end.reset()
+
+
+_CONNECT_TIMEOUT_S = 30.0
+_DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+_FIRST_NAMED = ipaddress.IPv4Address("127.0.0.2")  # it and those after it stand for remote host names
+
+
+def _is_local_name(host: str) -> bool:
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+class NetworkRelays:
+    """Owns the relays of one sandbox.
+
+    Args:
+        hosts: the file that the sandbox sees, read-only, as /etc/hosts.
+    """
+
+    def __init__(self, channel: Channel, hosts: Path) -> None:
+        self._channel = channel
+        self._hosts = hosts
+        self._inward: dict[tuple[str, int], int] = {}
+        self._outward: dict[int, int] = {}
+        self._names: dict[str, str] = {}
+        self._relays: list[Relay] = []
+
+    def inward(self, url: str) -> str:
+        """Return the URL at which programs inside reach `url`, a host or remote URL."""
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
+        if not host or port is None:
+            return url
+        if (host, port) not in self._inward:
+            self._inward[host, port] = self._listen_inside(host, port)
+        return _with_authority(parts, _host_inside(host), self._inward[host, port])
+
+    def outside(self, url: str) -> str:
+        """Return the URL that `inward` has made this one of; another one as it is."""
+        parts = urlsplit(url)
+        for (host, port), inside in self._inward.items():
+            if inside == parts.port and parts.hostname == _host_inside(host):
+                return _with_authority(parts, host, port)
+        return url
+
+    def _listen_inside(self, host: str, port: int) -> int:
+        (fd,) = self._channel.request_blocking("socket").fds
+        listener = socket.socket(fileno=fd)
+        address = self._address_of(host)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((address, port))
+        except OSError:  # taken by a program inside
+            listener.bind((address, 0))
+        listener.listen()
+        self._relays.append(Relay(listener, partial(_connect, host, port), idle=IDLE_SECONDS))
+        return int(listener.getsockname()[1])
+
+    def _address_of(self, host: str) -> str:
+        if _is_local_name(host) or _is_address(host):
+            return "127.0.0.1"
+        if host not in self._names:
+            address = str(_FIRST_NAMED + len(self._names))
+            with self._hosts.open("a") as file:
+                file.write(f"{address} {host}\n")
+            self._names[host] = address
+        return self._names[host]
+
+    def outward(self, port: int) -> str:
+        """Return a host URL that reaches `port` of the sandbox's 127.0.0.1."""
+        if port not in self._outward:
+            listener = socket.create_server(("127.0.0.1", 0))
+
+            async def dial() -> socket.socket:
+                (fd,) = (await self._channel.request("socket")).fds
+                return await _connected(socket.socket(fileno=fd), ("127.0.0.1", port))
+
+            self._relays.append(Relay(listener, dial))
+            self._outward[port] = listener.getsockname()[1]
+        return f"http://127.0.0.1:{self._outward[port]}"
+
+    async def close(self) -> None:
+        for relay in self._relays:
+            await relay.close()
+
+
+def _host_inside(host: str) -> str:
+    return "127.0.0.1" if _is_address(host) else host
+
+
+def _with_authority(parts: SplitResult, host: str, port: int) -> str:
+    userinfo, at, _ = parts.netloc.rpartition("@")
+    explicit = f":{port}" if parts.port is not None or port != _DEFAULT_PORTS.get(parts.scheme) else ""
+    return parts._replace(netloc=f"{userinfo}{at}{host}{explicit}").geturl()
+
+
+async def _connected(sock: socket.socket, address: tuple[str, int]) -> socket.socket:
+    """Connect `sock`, which stays the caller's only on success."""
+    try:
+        sock.setblocking(False)
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _connect(host: str, port: int) -> socket.socket:
+    name = "localhost" if _is_local_name(host) else host
+    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    for number, (family, kind, protocol, _, address) in enumerate(found, 1):
+        try:
+            return await _connected(socket.socket(family, kind, protocol), (str(address[0]), port))
+        except OSError:
+            if number == len(found):
+                raise
+    raise OSError(f"{host} has no address")
