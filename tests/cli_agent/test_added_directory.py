@@ -1,52 +1,46 @@
 """A directory that unconfined rollouts add goes with the last of them, and only then."""
 
-import os
 from pathlib import Path
 
 import pytest
 from opencode_env.cli_agent import local_runtime
-from opencode_env.cli_agent.local_runtime import AddedDirectory
+from opencode_env.cli_agent.local_runtime import UnconfinedBackend
 
 
-@pytest.fixture(autouse=True)
-def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_runtime, "_LOCKS", tmp_path / "locks")
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the rewards are here."""
+    monkeypatch.setattr(local_runtime, "_REWARDS", str(tmp_path / "new" / "deep"))
+    return tmp_path / "new"
 
 
-def test_the_last_user_removes_what_the_first_one_added(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "deep"
-    first = AddedDirectory(str(path))
-    path.mkdir(parents=True)
-    second = AddedDirectory(str(path))
-    first.release()
-    assert path.is_dir()
-    second.release()
-    assert not (tmp_path / "new").exists()
-    second.release()
+async def started() -> UnconfinedBackend:
+    backend = UnconfinedBackend("/nowhere")
+    await backend.start()
+    return backend
 
 
-def test_a_directory_that_was_there_before_stays(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    AddedDirectory(str(kept)).release()
-    assert kept.is_dir()
+async def test_the_last_user_removes_what_the_first_one_added(place: Path) -> None:
+    first = await started()
+    (place / "deep").mkdir(parents=True)
+    second = await started()
+    await first.stop()
+    assert (place / "deep").is_dir()
+    await second.stop()
+    assert not place.exists()
+    second.cleanup()
 
 
-def test_a_link_that_an_agent_put_in_its_place_goes_and_its_target_stays(tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    target.mkdir()
-    added = AddedDirectory(str(tmp_path / "new"))
-    (tmp_path / "new").symlink_to(target)
-    added.release()
-    assert not (tmp_path / "new").is_symlink()
-    assert target.is_dir()
+async def test_a_directory_that_was_there_before_stays(place: Path) -> None:
+    (place / "deep").mkdir(parents=True)
+    await (await started()).stop()
+    assert (place / "deep").is_dir()
 
 
-def test_what_a_killed_rollout_added_goes_with_the_next(tmp_path: Path) -> None:
-    path = tmp_path / "new"
-    killed = AddedDirectory(str(path))
-    path.mkdir()
-    assert killed._fd is not None
-    os.close(killed._fd)
-    AddedDirectory(str(path)).release()
-    assert not path.exists()
+async def test_a_link_that_an_agent_put_in_its_place_goes_and_its_target_stays(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    backend = await started()
+    place.symlink_to(tmp_path / "target")
+    await backend.stop()
+    assert not place.is_symlink()
+    assert (tmp_path / "target").is_dir()

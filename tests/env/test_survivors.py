@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from rollout_sandbox.confined import arguments
+from rollout_sandbox.confined import bubblewrap
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 
@@ -24,7 +24,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     What really does takes both processors for seconds (`test_limits.py` tries it), and not every time.
     """
     here = tmp_path / "sandbox"
-    shutil.copytree(arguments.HERE, here, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(bubblewrap.HERE, here, ignore=shutil.ignore_patterns("__pycache__"))
     ends = here / "supervisor" / "processes.py"
     text = ends.read_text()
     for line, instead in (("OUTRUN_AFTER_S = 5.0", "OUTRUN_AFTER_S = -1.0"), ("first = left if", "first = set() if")):
@@ -33,7 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ends.write_text(text)
     for path in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
         path.chmod(0o755)
-    monkeypatch.setattr(arguments, "HERE", here)
+    monkeypatch.setattr(bubblewrap, "HERE", here)
 
 
 @pytest.mark.usefixtures("light_opencode", "impatient")

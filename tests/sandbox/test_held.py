@@ -5,7 +5,7 @@ import dataclasses
 import os
 
 import pytest
-from rollout_sandbox.confined import ConfinedRuntime, control_groups
+from rollout_sandbox.confined import ConfinedRuntime, limits
 from rollout_sandbox.confined.limits import Hierarchies, host_hierarchies
 
 from tests.support.waiting import until
@@ -31,7 +31,7 @@ async def spying(box: ConfinedRuntime, *args: str) -> None:
 @pytest.mark.parametrize("freezer", [True, False])
 async def test_a_spy_sees_nothing_of_a_command_that_runs_alone(monkeypatch: pytest.MonkeyPatch, freezer: bool) -> None:
     if not freezer:
-        monkeypatch.setattr(control_groups, "host_hierarchies", lambda: Hierarchies({}))
+        monkeypatch.setattr(limits, "host_hierarchies", lambda: Hierarchies({}))
     async with confined() as box:
         await spying(box)
         async with box.others_held() as alone:
@@ -47,7 +47,7 @@ async def test_a_service_that_wakes_itself_is_held_all_the_same(monkeypatch: pyt
     found = host_hierarchies()
     if version == 1:
         found = dataclasses.replace(found, unified=())
-        monkeypatch.setattr(control_groups, "host_hierarchies", lambda: found)
+        monkeypatch.setattr(limits, "host_hierarchies", lambda: found)
     if not found.unified and "freezer" not in found.by_controller:
         pytest.skip(f"no control group of version {version} can be frozen here")
     async with confined() as box:

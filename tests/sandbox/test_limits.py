@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from rollout_sandbox.confined import ConfinedRuntime, control_groups
+from rollout_sandbox.confined import ConfinedRuntime, limits
 from rollout_sandbox.confined.limits import Hierarchies, host_hierarchies
 from rollout_sandbox.conformance.subject import host_pids_of, program
 from verifiers.v1.runtimes import ProgramResult
@@ -64,8 +64,8 @@ async def test_a_fork_bomb_stops_at_its_limit_and_all_others_go_on(places: Async
 async def test_no_limit_can_be_raised_from_inside(places: AsyncExitStack) -> None:
     box = await started(places, max_processes=100, max_open_files=200, max_disk="1MiB")
     raised = "import resource as r\nfor k in (r.RLIMIT_NPROC, r.RLIMIT_NOFILE, r.RLIMIT_FSIZE): {}"
-    limits = await box.run(["python3", "-c", raised.format("print(*r.getrlimit(k))")], {})
-    assert limits.stdout.split() == ["100", "100", "200", "200", str(1 << 20), str(1 << 20)]
+    bounds = await box.run(["python3", "-c", raised.format("print(*r.getrlimit(k))")], {})
+    assert bounds.stdout.split() == ["100", "100", "200", "200", str(1 << 20), str(1 << 20)]
     refused = await box.run(["python3", "-c", raised.format("r.setrlimit(k, (10**5, 10**7))")], {})
     assert "not allowed to raise maximum limit" in refused.stderr
     assert (await sh(box, "test -e /sys/fs/cgroup")).exit_code == 1
@@ -105,7 +105,7 @@ async def test_a_memory_bomb_is_killed_and_its_shell_sees_it(
     places: AsyncExitStack, monkeypatch: pytest.MonkeyPatch, bomb: str, groups: bool
 ) -> None:
     if not groups:  # as on a host where none can be made
-        monkeypatch.setattr(control_groups, "host_hierarchies", lambda: Hierarchies({}))
+        monkeypatch.setattr(limits, "host_hierarchies", lambda: Hierarchies({}))
     box = await started(places, max_memory="256MiB")
     result = await sh(box, f"({MEMORY_BOMBS[bomb]}) & wait $!; echo $?; echo alive")
     assert result.stdout.split()[-1] == "alive"

@@ -1,34 +1,29 @@
-"""The runtime behind a seat's `subprocess` type: the confined local sandbox, or, by explicit choice, no confinement.
-
-Invariant: a directory that was there before any rollout, or that a rollout of any process still uses, is never removed.
-The lock file of a directory is held shared by every rollout that uses it, and says whether a rollout added it.
-"""
+"""The runtime behind a seat's `subprocess` type: the confined local sandbox, or, by explicit choice, no confinement."""
 
 import asyncio
 import contextlib
-import fcntl
-import hashlib
 import os
 import shutil
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from rollout_sandbox.compat import Runtime, SubprocessBackend
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
-from rollout_sandbox.file_lock import private_directory
 from rollout_sandbox.interface import SandboxAbilities
 from rollout_sandbox.provisioning import provisioned
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.configs.runtime import NetworkPolicyConfig
 from verifiers.v1.errors import SandboxError, TaskError
 from verifiers.v1.runtimes import ProgramResult, RuntimeProcess, SubprocessConfig
-from verifiers.v1.utils.paths import CACHE_DIR
 
 _MARK = "OPENCODE_ENV_UNCONFINED"
 _IN_WORKDIR = 'mkdir -p -- "$1" && cd -- "$1" && shift && exec "$@"'
 _REWARDS = "/logs/verifier"
 """Where verify commands may write their reward."""
+_added: Counter[Path] = Counter()
+"""How many rollouts of this process use a directory that was not here before the first of them."""
 
 
 class FrameworkOnlyConfig(SubprocessConfig, NetworkPolicyConfig):
@@ -61,15 +56,22 @@ def local_runtime_config(asked: NetworkPolicyConfig, options: LocalSandboxConfig
     return FrameworkOnlyConfig()
 
 
+def _first_new(path: Path) -> Path | None:
+    """The topmost of a directory and its parents that rollouts have added, or are about to add."""
+    lineage = [*reversed(path.parents), path]
+    return next((part for part in lineage if _added[part] or not os.path.lexists(part)), None)
+
+
 class UnconfinedBackend(SubprocessBackend):
     """verifiers' plain subprocess runtime, accepted by the user: the agent sees and changes this machine's files. A
     work directory that the user or the task named is kept with what the agent made in it; the default one and
-    `/logs/verifier` go, unless they were there before."""
+    `/logs/verifier`, which all rollouts share, go with the last rollout of this process, unless they were there before.
+    """
 
     def __init__(self, agent_workdir: str) -> None:
         super().__init__(SubprocessConfig())
         self.agent_workdir = agent_workdir
-        self._added: list[AddedDirectory] = []
+        self._uses: list[Path] = []
 
     def bind(self, *, env: Mapping[str, str] | None = None) -> "UnconfinedRuntime":
         """A view with these variables, or with the runtime's own."""
@@ -79,13 +81,17 @@ class UnconfinedBackend(SubprocessBackend):
         """Remember what was here before."""
         await super().start()
         wanted = [_REWARDS] if self.agent_workdir != DEFAULT_WORKDIR else [DEFAULT_WORKDIR, _REWARDS]
-        self._added = [await asyncio.to_thread(AddedDirectory, path) for path in wanted]
+        self._uses = [top for path in wanted if (top := _first_new(Path(path))) is not None]
+        _added.update(self._uses)
 
     def cleanup(self) -> None:
         """Remove what the rollout added; idempotent."""
         super().cleanup()
-        for directory in self._added:
-            directory.release()
+        while self._uses:
+            path = self._uses.pop()
+            _added[path] -= 1
+            if not _added[path]:
+                path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
 
     async def teardown(self) -> None:
         """End background servers and remove what the rollout added."""
@@ -173,44 +179,3 @@ async def provision_local(
         return
     async with provisioned(UnconfinedBackend(workdir), env) as runtime:
         yield runtime
-
-
-_LOCKS = CACHE_DIR / "runtimes" / "unconfined-locks"
-_ADDED = b"added by a rollout"
-
-
-class AddedDirectory:
-    """One rollout's use of the directory `path`, from now to `release` (blocking, below a millisecond as a rule)."""
-
-    def __init__(self, path: str) -> None:
-        lineage = [*reversed(Path(path).parents), Path(path)]
-        name = hashlib.sha256(path.encode()).hexdigest()[:32]
-        self._fd: int | None = os.open(private_directory(_LOCKS) / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_SH)
-        recorded = os.pread(self._fd, 4096, 0).partition(b"\n")
-        new = [part for part in lineage if not os.path.lexists(part)]
-        if new:
-            os.truncate(self._fd, 0)
-            os.pwrite(self._fd, b"%s\n%s" % (_ADDED, os.fsencode(new[0])), 0)
-            self._top: Path | None = new[0]
-        else:
-            self._top = Path(os.fsdecode(recorded[2])) if recorded[0] == _ADDED else None
-
-    def release(self) -> None:
-        """Remove what was added, if this was its last user; idempotent."""
-        if self._fd is None:
-            return
-        fd, self._fd = self._fd, None
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        else:
-            if self._top is not None:
-                if self._top.is_symlink():
-                    self._top.unlink()
-                else:
-                    shutil.rmtree(self._top, ignore_errors=True)
-                os.truncate(fd, 0)
-        finally:
-            os.close(fd)

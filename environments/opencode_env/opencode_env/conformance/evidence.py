@@ -286,11 +286,7 @@ class Runs:
 
 def gather_evidence(subject: AgentSubject, root: Path, names: Collection[str], rows: Collection[str]) -> Runs:
     """Run the evaluations of these names (of `EVALUATIONS`), all at once, below an empty directory; of the main one
-    these rows, without any the sound one.
-
-    Raises:
-        CannotRun: there is nothing to judge.
-    """
+    these rows, without any the sound one."""
 
     async def gather() -> Runs:
         stages = {name: _Stage(subject, root / name, rows or ["sound"]) for name in EVALUATIONS if name in names}

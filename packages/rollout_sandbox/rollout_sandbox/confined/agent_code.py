@@ -98,12 +98,7 @@ def _prepare(tools: Path, shared: Path) -> None:
 
 
 class AgentCodeServer:
-    """Serves `run-agent-code` while verify commands run.
-
-    Args:
-        cell: makes a sandbox for one program.
-        workdir: where programs start that were asked for elsewhere than in what they see.
-    """
+    """Serves `run-agent-code` while verify commands run; `cell` makes a sandbox for one program."""
 
     tools = TOOLS
     shared = SHARED

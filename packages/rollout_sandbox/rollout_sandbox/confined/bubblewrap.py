@@ -167,11 +167,7 @@ _ROOT_ONLY_PROC = (
 
 
 def require_private_workdir(workdir: str) -> None:
-    """Refuse a work directory that would hide a part of the system.
-
-    Raises:
-        TaskError: it is the root, or lies in or around a directory of the system.
-    """
+    """Refuse, by a `TaskError`, a work directory that is the root, or lies in or around a directory of the system."""
     path = PurePosixPath(workdir)
     for system in map(PurePosixPath, _SYSTEM):
         if path.is_relative_to(system) or system.is_relative_to(path):

@@ -54,12 +54,7 @@ def _close_all(fds: tuple[int, ...] | list[int]) -> None:
 
 
 class Channel:
-    """Multiplexes requests over one socket on the running event loop.
-
-    Args:
-        sock: the host's end; owned from now on.
-        describe_loss: says, when the sandbox is gone, what it left in its log.
-    """
+    """Multiplexes requests over one socket, which it owns, on the running event loop."""
 
     def __init__(self, sock: socket.socket, describe_loss: Callable[[], str]) -> None:
         self._sock = sock
@@ -87,11 +82,8 @@ class Channel:
         return future
 
     def submit(self, kind: str, *fields: str | bytes, fds: tuple[int, ...] = ()) -> tuple[str, asyncio.Future[Reply]]:
-        """Send a request and return its id and its future reply; `fds` are closed once sent.
-
-        Raises:
-            ValueError: a field holds a NUL byte.
-        """
+        """Send a request and return its id and its future reply; `fds` are closed once sent. A NUL byte is a
+        `ValueError`."""
         try:
             if not self.is_open:
                 raise exempt(SandboxError(self._describe_loss()))

@@ -138,11 +138,7 @@ class SandboxDirectory:
 
     def empty(self) -> None:
         """Make the private parts as they were when this was called first, before a program ran; no process may be left
-        in the sandbox now (blocking).
-
-        Raises:
-            OSError: a part cannot be made so again: a program has marked the directory itself.
-        """
+        in the sandbox now (blocking). An `OSError`: a program has marked the directory itself."""
         first = not self._new
         for part, (_, mode) in _PRIVATE.items():
             place = os.path.join(self.path, part)

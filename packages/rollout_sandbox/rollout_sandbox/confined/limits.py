@@ -83,11 +83,8 @@ _NO_ENTRIES: tuple[list[int], list[int]] = [], []
 
 
 class Allowance:
-    """Taken blocking, before the sandbox starts.
-
-    Args:
-        lent: the user of another sandbox, whose files this one shows.
-    """
+    """What a sandbox may use, taken before it starts (blocking); with the user of another one, `lent`, it shows its
+    files."""
 
     def __init__(self, options: LocalSandboxConfig, lent: SandboxUser | None) -> None:
         self._options = options
@@ -297,10 +294,8 @@ class ControlGroup:
             yield opened
 
     def freeze(self) -> bool:
-        """Hold every process still that did not enter alone (blocking); False if one would not be.
-
-        It was stopped by signal before; a process can arrange to be woken from that, not from this.
-        """
+        """Hold every process still that did not enter alone, also one that arranged to be woken from a signal
+        (blocking); False if one would not be."""
         assert self._frozen is not None
         deadline = time.monotonic() + _TIMEOUT_S
         try:

@@ -107,12 +107,8 @@ class _End(asyncio.Protocol):
 
 
 class Relay:
-    """Serves `listener`; every connection is joined to a fresh one made by `dial`. Owns the listener.
-
-    Args:
-        dial: connects to the destination.
-        idle: seconds after which a silent connection ends that waits for no answer; None is never.
-    """
+    """Serves `listener`, which it owns; every connection is joined to a fresh one made by `dial`. After `idle` seconds
+    a silent connection ends that waits for no answer; None is never."""
 
     def __init__(self, listener: socket.socket, dial: Dial, *, idle: float | None = None) -> None:
         listener.setblocking(False)
@@ -213,11 +209,7 @@ def _is_address(host: str) -> bool:
 
 
 class NetworkRelays:
-    """Owns the relays of one sandbox.
-
-    Args:
-        hosts: the file that the sandbox sees, read-only, as /etc/hosts.
-    """
+    """Owns the relays of one sandbox, which sees the file `hosts`, read-only, as /etc/hosts."""
 
     def __init__(self, channel: Channel, hosts: Path) -> None:
         self._channel = channel

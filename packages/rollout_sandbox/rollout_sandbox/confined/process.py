@@ -99,10 +99,7 @@ class PipeReader(_Pipe):
         return len(data)
 
     def finish(self) -> str:
-        """Take what its ended writer has left in the pipe, close it and return the text.
-
-        A background process that still holds the other end is not waited for.
-        """
+        """Take what its ended writer has left in the pipe, whoever still holds the other end, and return the text."""
         left = _PIPE_MAX_BYTES
         while left > 0 and (count := self._read()) > 0:
             left -= count
@@ -166,11 +163,7 @@ def pipes(count: int) -> list[tuple[int, int]]:
 
 
 class PipedProcess(RuntimeProcess):
-    """One command whose three streams are pipes of ours.
-
-    Args:
-        fds: the host's ends of stdin, stdout, stderr; owned from now on.
-    """
+    """One command whose three streams (stdin, stdout, stderr) are pipes of ours, owned from now on."""
 
     def __init__(self, fds: tuple[int, int, int]) -> None:
         self._stdin = Sink(fds[0])
@@ -193,14 +186,10 @@ class PipedProcess(RuntimeProcess):
 
 
 class ConfinedProcess(PipedProcess):
-    """One command of the sandbox with its stdin open.
+    """One command of the sandbox with its stdin open, started by a request of this `kind` with these fields.
 
     Exit codes are those of `asyncio.subprocess`: negative for a signal. 127 and 126 mean that the program was not
-    found or not executable, with the reason on stderr.
-
-    Args:
-        kind: the request that starts it, and its fields.
-    """
+    found or not executable, with the reason on stderr."""
 
     def __init__(self, channel: Channel, kind: str, *fields: str | bytes) -> None:
         (stdin_inside, stdin), (out, out_inside), (err, err_inside) = pipes(3)

@@ -86,11 +86,8 @@ class Commands:
     async def others_held(self, *, spare: bool = False) -> AsyncIterator["Commands"]:
         """Hold still whatever runs; only commands that are started through what this yields run meanwhile.
 
-        Where that cannot be had for sure although the kernel could do it, what runs is ended instead, if not `spare`.
-
-        Raises:
-            NotKept: it could not be had, and what runs was spared.
-        """
+        Where that cannot be had for sure although the kernel could do it, what runs is ended instead; with `spare` that
+        is a `NotKept`."""
         async with self._holding:
             channel, group = self._sandbox.channel, self._sandbox.allowance.group
             try:
@@ -253,11 +250,7 @@ class BubblewrapBackend(RuntimeBackend):
         return await self.commands.open(argv, runtime.process_env(env))
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        """As of verifiers, with the output in the file `log` inside; a tool server gets a sandbox of its own.
-
-        Raises:
-            SandboxError: this Python environment is needed and not visible inside, or a tool server did not come up.
-        """
+        """As of verifiers, with the output in the file `log` inside; a tool server gets a sandbox of its own."""
         if argv[0] == sys.executable and not self.options.python_env:
             raise SandboxError(
                 f"{' '.join(argv[:3])} needs the evaluation's Python environment inside the sandbox: "
@@ -484,11 +477,8 @@ class ConfinedConfig(LocalSandboxConfig, CustomRuntimeConfig, NetworkPolicyConfi
 
 
 class ConfinedBackend(BubblewrapBackend):
-    """The confined sandbox, named by its path.
-
-    Raises:
-        TaskError: it cannot have this work directory, or the task names hosts that it must reach.
-    """
+    """The confined sandbox, named by its path; a `TaskError` if it cannot have the work directory or the hosts of a
+    task."""
 
     SUPPORTS_TASK_IMAGES = False
     SUPPORTS_PORT_EXPOSURE = True

@@ -47,11 +47,8 @@ class UserPool:
         self._free: list[int] = []
 
     def take(self) -> SandboxUser:
-        """Return an id that no living sandbox has (15 ms, none for one that was idle).
-
-        Raises:
-            OSError: the id is not this process's to give, its namespace is refused, or no lock can be had.
-        """
+        """Return an id that no living sandbox has (15 ms, none for one that was idle). An `OSError`: it cannot be
+        had."""
         with self._lock:
             if self._owner != os.getpid():
                 self._forget()  # in a forked process: the ids are its parent's

@@ -23,11 +23,8 @@ _MOST_SECONDS = 300.0
 
 
 def run_suite(folder: Path, plugin: str, arguments: Sequence[str]) -> int:
-    """Run the tests in `folder` with pytest and a plugin, whatever project that is started in.
-
-    Returns:
-        pytest's exit code; 2 when pytest is missing.
-    """
+    """Run the tests in `folder` with pytest and a plugin, whatever project that is started in; returns pytest's exit
+    code, 2 when pytest is missing."""
     if find_spec("pytest") is None:
         sys.stderr.write("the conformance suite needs pytest: pip install pytest\n")
         return 2

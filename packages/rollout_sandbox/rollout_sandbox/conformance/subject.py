@@ -39,12 +39,7 @@ class Subject:
 
     @property
     def backend(self) -> Any:
-        """The class at the import path; None for a type of verifiers'.
-
-        Raises:
-            ImportError: there is no such module.
-            AttributeError: the module has no such class.
-        """
+        """The class at the import path, which must be there; None for a type of verifiers'."""
         module, dot, name = _OURS.get(self.runtime, self.runtime).rpartition(".")
         return getattr(import_module(module), name) if dot else None
 

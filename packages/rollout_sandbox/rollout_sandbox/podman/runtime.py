@@ -97,16 +97,10 @@ _BACKGROUND = 'log=$1; shift; exec "$@" >"$log" 2>&1 </dev/null'
 
 
 class PodmanProcess(PipedProcess):
-    """One command of a container with its stdin open.
+    """One command of a container with its stdin open, which the supervisor finds by its identity `command`.
 
     Exit codes are those of `podman exec`: 128 and the signal's number for a signal, 127 and 126 for a program that is
-    missing or not executable, with the reason on stderr.
-
-    Args:
-        command: its identity, by which the supervisor finds what it started.
-        client: the `podman exec` that was started for it.
-        fds: our ends of stdin, stdout, stderr; owned from now on.
-    """
+    missing or not executable, with the reason on stderr."""
 
     def __init__(
         self, container: Container, command: str, client: asyncio.subprocess.Process, fds: tuple[int, int, int]
@@ -342,15 +336,9 @@ def _program(container: Container, name: str, *operands: str) -> contextlib.clos
 
 
 class PodmanBackend(RuntimeBackend):
-    """One podman container, from `start` to `stop`.
+    """One podman container, from `start` to `stop`, which shows `binds` read-only.
 
-    Commands run in the configured work directory as the image's user, or as the one of `with_user`.
-
-    Args:
-        config: the seat's runtime.
-        name: for messages; random by default.
-        binds: host files and directories that it shows, read-only.
-    """
+    Commands run in the configured work directory as the image's user, or as the one of `with_user`."""
 
     is_local = True
     SUPPORTS_TASK_IMAGES = True

@@ -100,12 +100,8 @@ def _said(error: APIError) -> str:
 
 
 def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxError]:
-    """Which of the errors above one of the SDK's is, `SandboxError` itself when none.
-
-    Args:
-        error: as the SDK raised it, or wrapped.
-        starting: whether the sandbox was not yet up, so that no agent can have ended it.
-    """
+    """Which of the errors above one of the SDK's is, wrapped or not; `SandboxError` itself when none. While a sandbox
+    is `starting`, no agent can have ended it."""
     for one in chain(error):
         said = _said(one) if isinstance(one, APIError) else ""
         if isinstance(one, SandboxError) and type(one) is not SandboxError:

@@ -18,11 +18,7 @@ _ANSWER_S = 30.0
 
 @contextlib.contextmanager
 def platform(within: float | None = None) -> Iterator[SandboxClient]:
-    """The SDK's client for a caller without an event loop.
-
-    Args:
-        within: seconds after which it asks for nothing more; None: no end.
-    """
+    """The SDK's client for a caller without an event loop; `within` so many seconds it asks for nothing more."""
     deadline = None if within is None else time.monotonic() + within
 
     def bounded(request: httpx.Request) -> None:
@@ -40,11 +36,8 @@ def platform(within: float | None = None) -> Iterator[SandboxClient]:
 
 
 def list_sandboxes(client: SandboxClient, labels: Sequence[str]) -> list[Sandbox]:
-    """The sandboxes that live and carry all of `labels`, over all pages; while others end, a page may miss some.
-
-    Raises:
-        APIError: the platform cannot be asked; or whatever its answer is not (`errors.SDK_ERRORS`).
-    """
+    """The sandboxes that live and carry all of `labels`, over all pages; while others end, a page may miss some. It
+    raises what `errors.SDK_ERRORS` has."""
     found: list[Sandbox] = []
     page = 1
     while True:

@@ -43,11 +43,8 @@ _LOOKERS = ThreadPoolExecutor(2, "prime-late")
 
 
 class Ownership:
-    """One sandbox's. Its states: not asked for, asked for, known by its id, deleted.
-
-    Args:
-        lifetime_minutes: after which the platform ends the sandbox itself; -1 is never.
-    """
+    """One sandbox's, which is not asked for, asked for, known by its id, or deleted; a lifetime of -1 minutes has no
+    end."""
 
     def __init__(self, name: str, lifetime_minutes: int) -> None:
         self.label = f"sandbox:{name}"
@@ -82,12 +79,8 @@ class Ownership:
         _MAY_LIVE.pop(self.label, None)
 
     def look_for_late(self, *, deleted: bool) -> None:
-        """Look again for a sandbox that nobody saw run, beside whatever goes on; the end of the event loop ends that,
-        and the end of the process looks once more.
-
-        Args:
-            deleted: whether it was, as far as the platform says.
-        """
+        """Look again for a sandbox that nobody saw run, `deleted` or not as the platform says, beside whatever goes on;
+        the end of the event loop ends that, and the end of the process looks once more."""
         self.asked, self.deleted_unseen, self.id = False, deleted, None
         _MAY_LIVE[self.label] = self
         task = asyncio.create_task(self._look())

@@ -267,13 +267,7 @@ _SPARE_S = 900.0
 
 
 class PrimeSandboxBackend(PrimeBackend):
-    """One Prime sandbox, from `start` to `stop`.
-
-    Args:
-        lifetime: minutes after which the platform ends it; -1 is never.
-        record: of its start, with the limits of this process.
-        name: for messages and labels; random and unique by default.
-    """
+    """One Prime sandbox, from `start` to `stop`, which the platform ends after `lifetime` minutes; -1 is never."""
 
     _owned_client: OwnedClient | None = None
 

@@ -70,11 +70,8 @@ async def unpack_archive(
 
 
 def pack_directory(directory: Path) -> str:
-    """The directory as base64 of a gzipped tar archive.
-
-    Raises:
-        ValueError: it holds more than `MAX_BYTES`, a special file, or a link that leads out of it.
-    """
+    """The directory as base64 of a gzipped tar archive; a `ValueError` if it holds more than `MAX_BYTES`, a special
+    file, or a link that leads out of it."""
     packed, total = io.BytesIO(), 0
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, compresslevel=6) as zipped,

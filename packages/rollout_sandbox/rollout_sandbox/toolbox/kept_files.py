@@ -199,11 +199,8 @@ async def put(process: StreamedProcess, folder: Path) -> None:
 
 
 def require_whole(folder: Path) -> None:
-    """Refuse a folder of kept files that is damaged, as after a power cut, or was changed (blocking).
-
-    Raises:
-        ValueError: something of it is missing, or not as long as its index says.
-    """
+    """Refuse, by a `ValueError`, a folder of kept files that is damaged, as after a power cut, or was changed
+    (blocking)."""
     try:
         for path, kind, _, _, size, _, *name in entries_of(folder):
             if kind == "f" and _length(folder, *name) != size:
@@ -285,11 +282,7 @@ def _batch(parts: Iterator[bytes]) -> bytes:
 
 
 def content(folder: Path, name: str) -> Iterator[bytes]:
-    """The parts of a content, by its name in the index.
-
-    Raises:
-        ValueError: no content has such a name, or it is not a file.
-    """
+    """The parts of a content, by its name in the index; a `ValueError` if none has such a name, or it is not a file."""
     with _opened(folder, name) as file:
         if name.endswith(PACKED):
             yield zlib.decompress(file.read())

@@ -28,11 +28,8 @@ _PAUSES_S = (1.0, 2.0, 4.0, 8.0)
 
 async def send_in_pieces(runtime: vf.Runtime, source: Path, target: str, mode: str = "644") -> float:
     """Send a file of this machine, which nobody changes meanwhile, to the absolute path `target` in the sandbox, whose
-    directory is made, with the octal `mode`; returns the seconds that checking it inside took.
-
-    Raises:
-        SandboxError: pieces did not arrive in five tries; its type is that of the last failure.
-    """
+    directory is made, with the octal `mode`; returns the seconds that checking it inside took. In five tries pieces may
+    fail, then the error is the last failure's."""
     sums = await asyncio.to_thread(_sums, source, source.stat().st_mtime_ns)
     missing, checking = list(range(len(sums))), 0.0
     for pause in (*_PAUSES_S, None):

@@ -130,12 +130,7 @@ Provider = Callable[[BoxOrder], contextlib.AbstractAsyncContextManager[vf.Runtim
 
 
 class ScoringTimeout(Exception):
-    """The time was over.
-
-    Args:
-        message: what took too long.
-        agents: whether the agent's own time used it: it went on in the end, or was half of it.
-    """
+    """The time was over; `agents`: the agent's own time used it, as it went on in the end, or was half of it."""
 
     def __init__(self, message: str, *, agents: bool = False) -> None:
         super().__init__(message)
@@ -143,11 +138,8 @@ class ScoringTimeout(Exception):
 
 
 class Scoring:
-    """What one rollout's scoring may ask for; an environment's own state of a rollout is one.
-
-    Args:
-        boxes: makes second sandboxes of the rollout; None is an environment that has none to give.
-    """
+    """What one rollout's scoring may ask for; an environment's own state of a rollout is one. `boxes` makes second
+    sandboxes; None is an environment that has none to give."""
 
     def __init__(self, boxes: Provider | None = None) -> None:
         self.boxes = boxes

@@ -15,11 +15,8 @@ DEFAULT_WORKDIR = "/app"
 
 
 def work_directory(task: vf.TaskData, seat: vf.AgentConfig) -> str:
-    """Absolute path in the sandbox: what the seat's runtime names, else the task, else the harness, else `/app`.
-
-    Raises:
-        TaskError: what is named is not an absolute path.
-    """
+    """Absolute path in the sandbox: what the seat's runtime names, else the task, else the harness, else `/app`; what
+    is not absolute is a `TaskError`."""
     chosen = getattr(seat.runtime, "workdir", None) or task.workdir or getattr(seat.harness, "agent_workdir", None)
     path = str(chosen or DEFAULT_WORKDIR)
     if not path.startswith("/") or "\0" in path or has_lone_surrogate(path):

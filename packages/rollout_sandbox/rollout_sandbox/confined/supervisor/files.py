@@ -11,12 +11,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_regular(path: bytes) -> int:
-    """Return a descriptor that reads the regular file at `path`.
-
-    Raises:
-        OSError: it is missing, unreadable or not a regular file. Files of /proc count as not regular: reading
-            them may block.
-    """
+    """Return a descriptor that reads the regular file at `path`; files of /proc may block and count as not regular."""
     probe = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         found = os.fstat(probe)
@@ -30,13 +25,8 @@ def open_regular(path: bytes) -> int:
 
 
 def open_answer(path: bytes, own_descriptors: int) -> int | bytes:
-    """Return a descriptor that reads the regular file at `path`, or in one word why there is none to be had: `absent`,
-    `symlink`, `not_a_file`, `unreadable`.
-
-    Args:
-        path: its last part is not followed if it is a link.
-        own_descriptors: a descriptor of this process's /proc/self/fd.
-    """
+    """Return a descriptor that reads the regular file at `path`, whose last part is not followed if it is a link, or in
+    one word why there is none: `absent`, `symlink`, `not_a_file`, `unreadable`."""
     try:
         probe = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except PermissionError:
@@ -74,11 +64,7 @@ def open_log(path: bytes) -> int:
 
 
 def write_from(source: int, path: bytes) -> None:
-    """Replace `path` by a new file (mode 0644) with the whole content of `source`, and make its parent directories.
-
-    Raises:
-        OSError: a parent is not a directory, `path` is one, or the file system refuses (read-only, full).
-    """
+    """Replace `path` by a new file (mode 0644) with the whole content of `source`, and make its parent directories."""
     folder = os.path.dirname(path)
     os.makedirs(folder or b".", exist_ok=True)
     temporary = os.path.join(folder, b".vf-" + os.urandom(8).hex().encode())

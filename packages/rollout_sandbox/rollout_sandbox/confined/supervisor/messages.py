@@ -48,11 +48,7 @@ def memfd(data: bytes, name: str = "vf") -> int:
 
 
 def send(sock: _socket.socket, fields: Iterable[bytes], fds: Sequence[int] = ()) -> None:
-    """Send one message; the caller keeps its descriptors.
-
-    Raises:
-        OSError: the other end is gone, or (`BlockingIOError`) a non-blocking socket is full.
-    """
+    """Send one message; the caller keeps its descriptors. A `BlockingIOError`: a non-blocking socket is full."""
     payload = b"\0".join(fields)
     spilled = memfd(payload) if len(payload) > MAX_INLINE_BYTES else None
     try:
@@ -67,11 +63,8 @@ def send(sock: _socket.socket, fields: Iterable[bytes], fds: Sequence[int] = ())
 
 
 def receive(sock: _socket.socket) -> Message:
-    """Receive one message; its descriptors are close-on-exec and the caller's.
-
-    Raises:
-        OSError: the other end is gone, or (`BlockingIOError`) nothing is there yet.
-    """
+    """Receive one message; its descriptors are close-on-exec and the caller's. A `BlockingIOError`: nothing is there
+    yet."""
     space = _socket.CMSG_SPACE(MAX_FDS * _FD_BYTES) + _socket.CMSG_SPACE(_CREDENTIALS_BYTES)
     payload, ancillary, _, _ = sock.recvmsg(MAX_INLINE_BYTES + 1, space, _socket.MSG_CMSG_CLOEXEC)
     fds: list[int] = []

@@ -122,11 +122,8 @@ def signal_each(pids: Iterable[int], number: int) -> None:
 
 
 def end_all(select_from: Selection, reap: Callable[[], None]) -> None:
-    """Kill and reap what the selection names until nothing of it is left.
-
-    Raises:
-        OutrunError: after `OUTRUN_AFTER_S` seconds there are still processes that started meanwhile.
-    """
+    """Kill and reap what the selection names until nothing of it is left; an `OutrunError` if after `OUTRUN_AFTER_S`
+    seconds there are still processes that started meanwhile."""
     started = time.monotonic()
     first: set[tuple[int, int]] | None = None
     while True:

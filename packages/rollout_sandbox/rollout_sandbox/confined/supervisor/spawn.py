@@ -102,12 +102,8 @@ def _find(program: bytes, path: bytes) -> bytes:
 
 
 def spawn(argv: list[bytes], env: dict[bytes, bytes], stdio: Sequence[int], limits: Limits, alone: bool) -> int:
-    """Start `argv` with `stdio` as its descriptors 0, 1 and 2, in the current directory; return its pid.
-
-    Raises:
-        CannotStart: no such program, or it cannot be executed.
-        OSError: the sandbox is out of processes, memory or descriptors.
-    """
+    """Start `argv` with `stdio` as its descriptors 0, 1 and 2, in the current directory; return its pid. A
+    `CannotStart`: no such program, or it cannot be executed."""
     program = _find(argv[0], env.get(b"PATH", b""))
     told, tell = os.pipe()  # closed by a successful exec
     pid = os.fork()
