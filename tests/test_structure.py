@@ -181,6 +181,10 @@ def test_only_the_module_for_versions_of_verifiers_asks_which_is_installed() -> 
     assert asking == {"rollout_sandbox.compat", "rollout_sandbox.podman.runtime"}
 
 
+def test_a_sandbox_is_asked_for_its_abilities_through_one_class() -> None:
+    assert [module for module, path in sources().items() if "runtime_checkable" in path.read_text()] == []
+
+
 ASKED_WITHOUT_AN_ARGUMENT = {
     "opencode_simulation.mcp_tools",
     "opencode_env.cli_agent.interception.conversations",  # verifiers' graph asks its index for one call at a time

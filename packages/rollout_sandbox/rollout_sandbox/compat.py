@@ -2,8 +2,8 @@
 
 Supported are 0.4.0 and everything from 0.4.1.dev86 to before 0.5; a development release between them has some of the
 changes and not others, and is refused. All else is written for 0.4.1. When 0.4.0 is dropped (docs/releases.md), this
-module goes: what it names like verifiers is imported from there, and callers of a function say what its first branch
-says.
+module goes but for `abilities_of`: what it names like verifiers is imported from there, and callers of a function say
+what its first branch says.
 """
 
 import asyncio

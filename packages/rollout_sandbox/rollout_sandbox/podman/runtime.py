@@ -218,26 +218,6 @@ class Commands:
             await process.release()
 
 
-async def read_file(commands: Commands, path: str, max_bytes: int | None, user: str | None) -> bytes:
-    """Return the first `max_bytes` bytes of a regular file, or all of it if that is at most `READ_LIMIT_BYTES`."""
-    limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
-    process = await commands.open(program_argv("read_file.sh", path, str(limit)), {}, user, interactive=False)
-    code, data, error = await _exchange(process, b"", limit)
-    if code != 0 and len(data) <= limit:
-        raise SandboxError(f"read {path!r}: {error}")
-    if max_bytes is None and len(data) > READ_LIMIT_BYTES:
-        raise SandboxError(f"read {path!r}: over {READ_LIMIT_BYTES} bytes; give max_bytes")
-    return data[:limit]
-
-
-async def write_file(commands: Commands, path: str, data: bytes, user: str | None) -> None:
-    """Write the regular file at `path`, or the one that a symlink there leads to; make its parents."""
-    process = await commands.open(program_argv("write_file.sh", path), {}, user)
-    code, _, error = await _exchange(process, data, 0)
-    if code != 0:
-        raise SandboxError(f"write {path!r}: {error}")
-
-
 async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[int, bytes, str]:
     """Feed `data` to a process; its exit code, its output and the end of its stderr. A process that prints more than
     `limit` bytes is ended there, and `limit` + 1 of them are returned."""
@@ -272,24 +252,6 @@ async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[in
 
 _PODMANS_OWN = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv")
 _SYSTEMS = ("/dev/", "/proc/", "/sys/")
-
-
-async def keep_files(container: Container, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
-    """Keep what differs from the image, and what volumes and /dev/shm hold, while the container is paused."""
-    begun = time.monotonic()
-    async with _paused(container):
-        mounts = _mounts(container.pid)
-        roots = [path for path, writable in mounts.items() if writable]
-        changed = await _changed(container, list(mounts))
-        with _program(container, "list_and_send.py", json.dumps(roots), "[]") as process:
-            kept = await keep(process, folder, before, most, changed)
-        return kept, time.monotonic() - begun
-
-
-async def put_files(container: Container, folder: Path) -> None:
-    """Make what such a folder holds, in a container in which nothing has run yet."""
-    with _program(container, "put_files.py") as process:
-        await put(process, folder)
 
 
 @contextlib.asynccontextmanager
@@ -400,10 +362,22 @@ class PodmanBackend(RuntimeBackend):
         await self._commands.background(argv, runtime.process_env(env), log, runtime.user)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        return await read_file(self._commands, path, max_bytes, runtime.user)
+        limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
+        argv = program_argv("read_file.sh", path, str(limit))
+        process = await self._commands.open(argv, {}, runtime.user, interactive=False)
+        code, data, error = await _exchange(process, b"", limit)
+        if code != 0 and len(data) <= limit:
+            raise SandboxError(f"read {path!r}: {error}")
+        if max_bytes is None and len(data) > READ_LIMIT_BYTES:
+            raise SandboxError(f"read {path!r}: over {READ_LIMIT_BYTES} bytes; give max_bytes")
+        return data[:limit]
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        await write_file(self._commands, path, data, runtime.user)
+        """Write the regular file at `path`, or the one that a symlink there leads to; make its parents."""
+        process = await self._commands.open(program_argv("write_file.sh", path), {}, runtime.user)
+        code, _, error = await _exchange(process, data, 0)
+        if code != 0:
+            raise SandboxError(f"write {path!r}: {error}")
 
     def host_url(self, url: str) -> str:
         if self.container.options.restricted or _is_loopback(urlsplit(url).hostname or ""):
@@ -458,11 +432,19 @@ class PodmanRuntime(SandboxAbilities, Runtime):
         return await read_answer(self.backend.container.channel, path, max_bytes)
 
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:
-        """Keep what differs from the image."""
-        return await keep_files(self.backend.container, folder, before, most)
+        """Keep what differs from the image, and what volumes and /dev/shm hold, while the container is paused."""
+        container, begun = self.backend.container, time.monotonic()
+        async with _paused(container):
+            mounts = _mounts(container.pid)
+            roots = [path for path, writable in mounts.items() if writable]
+            changed = await _changed(container, list(mounts))
+            with _program(container, "list_and_send.py", json.dumps(roots), "[]") as process:
+                kept = await keep(process, folder, before, most, changed)
+            return kept, time.monotonic() - begun
 
     async def put_files(self, folder: Path) -> None:
-        await put_files(self.backend.container, folder)
+        with _program(self.backend.container, "put_files.py") as process:
+            await put(process, folder)
 
     async def mark_agent_start(self) -> None:
         await self.backend.container.channel.request("mark")
