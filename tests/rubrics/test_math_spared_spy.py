@@ -26,7 +26,7 @@ async def test_the_scorer_is_out_of_reach_of_a_spared_service(wakes: str) -> Non
     async with confined_place(rubric, LocalSandboxConfig(own_user=False)) as place:
         box = place.box
         assert isinstance(box, ConfinedRuntime)
-        group = box.backend.sandbox.allowance.group
+        group = box.backend.sandbox.limits.group
         if wakes and (group is None or not group.can_freeze):
             pytest.skip("no control group can be frozen here")
         await box.run_background(["sh", "-c", SERVICE], {}, "/tmp/service")

@@ -51,8 +51,8 @@ async def test_a_service_that_wakes_itself_is_held_all_the_same(monkeypatch: pyt
     if not found.unified and "freezer" not in found.by_controller:
         pytest.skip(f"no control group of version {version} can be frozen here")
     async with confined() as box:
-        assert box.backend.sandbox.allowance.group is not None
-        assert box.backend.sandbox.allowance.group.can_freeze
+        assert box.backend.sandbox.limits.group is not None
+        assert box.backend.sandbox.limits.group.can_freeze
         await spying(box, "waking")
         async with box.others_held() as alone:
             await sh(alone, "sleep 0.5", SECRET="solution")

@@ -50,7 +50,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Row:
+class SuiteRow:
     """A task and the model's part in it; `fields` are those of the taskset's `ConformanceData`."""
 
     name: str
@@ -106,7 +106,7 @@ _LEAVE = (
 """Leaves every kind of process that outlives its parent."""
 
 
-def _neighbour(own: str, other: str) -> Row:
+def _neighbour(own: str, other: str) -> SuiteRow:
     marks = f'for d in "$PWD" /tmp /dev/shm; do ls -a "$d"; done | grep \'of-near-{other}\''
     look = f"{marks}; tr '\\0' ' ' </proc/[0-9]*/cmdline 2>/dev/null | grep 'sleep 5983{other}'"
     before = (
@@ -115,10 +115,10 @@ def _neighbour(own: str, other: str) -> Row:
     checks = {"files": f"! {marks}", "processes": no_process(f"sleep 5983{other}"), "own": f"test -f of-near-{own}"}
     commanded = {"agent": "test -f seen.txt && test ! -s seen.txt"}
     moves = (Move(command=f"({look}) >seen.txt; true"), _DONE)
-    return Row(f"near-{own}", moves, {"before": before, "checks": checks, "commanded": commanded, "meets": "near"})
+    return SuiteRow(f"near-{own}", moves, {"before": before, "checks": checks, "commanded": commanded, "meets": "near"})
 
 
-def main_rows(key: str) -> list[Row]:
+def main_rows(key: str) -> list[SuiteRow]:
     """The rows of the one run that shows most promises; those that wait longest come first. No command spells the
     provider's key."""
     answer = f"echo {RIGHT} >answer.txt; ({finds(key)}) >key.txt"
@@ -136,45 +136,47 @@ def main_rows(key: str) -> list[Row]:
     }
     service = f"(setsid {SERVICE} >/dev/null 2>&1 &)"
     return [
-        Row("always-500", (_HELLO, faulty(FaultKind.STATUS, status=500))),
-        Row("always-cut", (_HELLO, faulty(FaultKind.CUT))),
+        SuiteRow("always-500", (_HELLO, faulty(FaultKind.STATUS, status=500))),
+        SuiteRow("always-cut", (_HELLO, faulty(FaultKind.CUT))),
         _neighbour("1", "2"),
         _neighbour("2", "1"),
-        Row("silent", (faulty(FaultKind.HANG),), seconds=SILENT_SECONDS),
+        SuiteRow("silent", (faulty(FaultKind.HANG),), seconds=SILENT_SECONDS),
         # The time is over while an agent that tries again is still trying: no time limit hides a failing endpoint.
-        Row("short-500", (faulty(FaultKind.STATUS, status=500),), seconds=LIMIT_SECONDS),
-        Row(
+        SuiteRow("short-500", (faulty(FaultKind.STATUS, status=500),), seconds=LIMIT_SECONDS),
+        SuiteRow(
             "late",
             (Move(command="touch made; setsid sleep 59801 & sleep 59802"), _DONE),
             {"checks": {"ended": no_process("sleep 5980"), "made": "test -e made"}},
             seconds=LIMIT_SECONDS,
         ),
-        Row("killed", (_HELLO, faulty(FaultKind.HANG)), {"before": f"(setsid {VICTIM} >/dev/null 2>&1 &)"}),
-        Row("no-finish", (_HELLO, faulty(FaultKind.NO_FINISH))),
-        Row("sound", (Move(command=answer), _DONE), sound),
-        Row(
+        SuiteRow("killed", (_HELLO, faulty(FaultKind.HANG)), {"before": f"(setsid {VICTIM} >/dev/null 2>&1 &)"}),
+        SuiteRow("no-finish", (_HELLO, faulty(FaultKind.NO_FINISH))),
+        SuiteRow("sound", (Move(command=answer), _DONE), sound),
+        SuiteRow(
             "wrong",
             (Move(command=f"echo {WRONG} >answer.txt"), Move(text=WRONG)),
             {"said": RIGHT, "commanded": {"answer": right}},
         ),
-        Row("turns", (Move(command="echo once more"),)),
-        Row("budget", (_HELLO, Move(command="echo dear", usage=Usage(prompt_tokens=6_000_000, completion_tokens=9)))),
-        Row("window", (_HELLO, faulty(FaultKind.OVERFLOW, window=4096))),
-        Row("recovers", (_HELLO, faulty(FaultKind.STATUS, status=500, attempts=1)), {"said": RIGHT}),
-        Row("refused", (_HELLO, faulty(FaultKind.STATUS, status=401))),
-        Row("leaves", (Move(command=_LEAVE), _DONE), {"before": service, "checks": {**left, **served}}),
-        Row("bad-setup", fields={"before": "echo no such fixture >&2; exit 3"}),
-        Row("bad-hook", fields={"hook": "raises"}),
+        SuiteRow("turns", (Move(command="echo once more"),)),
+        SuiteRow(
+            "budget", (_HELLO, Move(command="echo dear", usage=Usage(prompt_tokens=6_000_000, completion_tokens=9)))
+        ),
+        SuiteRow("window", (_HELLO, faulty(FaultKind.OVERFLOW, window=4096))),
+        SuiteRow("recovers", (_HELLO, faulty(FaultKind.STATUS, status=500, attempts=1)), {"said": RIGHT}),
+        SuiteRow("refused", (_HELLO, faulty(FaultKind.STATUS, status=401))),
+        SuiteRow("leaves", (Move(command=_LEAVE), _DONE), {"before": service, "checks": {**left, **served}}),
+        SuiteRow("bad-setup", fields={"before": "echo no such fixture >&2; exit 3"}),
+        SuiteRow("bad-hook", fields={"hook": "raises"}),
     ]
 
 
-DEAD_ROWS = [Row("dead")]
+DEAD_ROWS = [SuiteRow("dead")]
 """The row of the run whose endpoint refuses connections."""
 
 INTERRUPTED_ROWS = [
-    Row("preparing", fields={"before": "sleep 59851"}),
-    Row("asking", (Move(command="setsid sleep 59853 >/dev/null 2>&1 &"), faulty(FaultKind.HANG))),
-    Row("scoring", fields={"checks": {"endless": "sleep 59852"}}),
+    SuiteRow("preparing", fields={"before": "sleep 59851"}),
+    SuiteRow("asking", (Move(command="setsid sleep 59853 >/dev/null 2>&1 &"), faulty(FaultKind.HANG))),
+    SuiteRow("scoring", fields={"checks": {"endless": "sleep 59852"}}),
 ]
 """The rows of the run that is interrupted: each is in another stage then."""
 
@@ -185,7 +187,7 @@ INTERRUPTED_PROCESSES = ("sleep 59851", "sleep 59852")
 class RowPolicy:
     """The scripted model's part in all rows, in one agent's dialect."""
 
-    def __init__(self, rows: Sequence[Row], dialect: Dialect) -> None:
+    def __init__(self, rows: Sequence[SuiteRow], dialect: Dialect) -> None:
         self._rows = rows
         self._dialect = dialect
         self.commands: dict[str, bool] = {}
@@ -246,7 +248,7 @@ class AgentSubject:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evaluation:
     """One evaluation: what it saved, what its hooks saw, what reached its model, what it left."""
 
     finished: Finished
@@ -276,7 +278,7 @@ class Runs:
     """The evaluations of a subject."""
 
     subject: AgentSubject
-    made: Mapping[str, Evidence]
+    made: Mapping[str, Evaluation]
     """By name, of `EVALUATIONS`."""
 
     @property
@@ -311,7 +313,7 @@ class _Stage:
         self.key = f"sk-conformance-{secrets.token_hex(16)}"
         self._journal = root / "journal.jsonl"
 
-    def running(self, rows: Sequence[Row], base_url: str, *arguments: str) -> AbstractAsyncContextManager[Running]:
+    def running(self, rows: Sequence[SuiteRow], base_url: str, *arguments: str) -> AbstractAsyncContextManager[Running]:
         path = self.home.root / "rows.jsonl"
         path.write_text("".join(json.dumps(row.data(self.subject.seconds)) + "\n" for row in rows))
         taskset = ["--env.taskset.id", "conformance-tasks", "--env.taskset.rows", str(path)]
@@ -324,13 +326,13 @@ class _Stage:
         }
         return self.home.running("suite", base_url, *options, *arguments, env=variables)
 
-    def evidence(self, finished: Finished, policy: RowPolicy, requests: Sequence[RecordedRequest] = ()) -> Evidence:
+    def evidence(self, finished: Finished, policy: RowPolicy, requests: Sequence[RecordedRequest] = ()) -> Evaluation:
         written = self._journal.read_text() if self._journal.exists() else ""
         journal = [json.loads(line) for line in written.split("\n") if line]
-        return Evidence(finished, journal, requests, self.home.leftovers(), policy, self.key)
+        return Evaluation(finished, journal, requests, self.home.leftovers(), policy, self.key)
 
 
-async def _main(stage: _Stage) -> Evidence:
+async def _main(stage: _Stage) -> Evaluation:
     rows = [row for row in main_rows(stage.key) if row.name in stage.rows]
     policy = RowPolicy(rows, stage.subject.dialect)
     limits = ["--env.agent.max-turns", str(MAX_TURNS), "--env.agent.max-total-tokens", str(MAX_TOTAL_TOKENS)]
@@ -345,13 +347,13 @@ async def _main(stage: _Stage) -> Evidence:
         return stage.evidence(finished, policy, model.requests)
 
 
-async def _dead(stage: _Stage) -> Evidence:
+async def _dead(stage: _Stage) -> Evaluation:
     url = f"http://127.0.0.1:{closed_port()}/v1"
     async with stage.running(DEAD_ROWS, url, "--env.probe", "none") as run:
         return stage.evidence(await run.finish(_RUN_SECONDS), RowPolicy(DEAD_ROWS, stage.subject.dialect))
 
 
-async def _interrupted(stage: _Stage) -> Evidence:
+async def _interrupted(stage: _Stage) -> Evaluation:
     policy = RowPolicy(INTERRUPTED_ROWS, stage.subject.dialect)
     async with ScriptedModel(policy) as model, stage.running(INTERRUPTED_ROWS, model.base_url) as run:
 

@@ -12,7 +12,7 @@ import pytest
 from verifiers.v1.trace import WireTrace
 
 from opencode_env.conformance.dialect import dialect_of
-from opencode_env.conformance.evidence import AgentSubject, CannotRun, Evidence, Runs, gather_evidence
+from opencode_env.conformance.evidence import AgentSubject, CannotRun, Evaluation, Runs, gather_evidence
 
 _SUBJECT = pytest.StashKey[AgentSubject]()
 
@@ -21,7 +21,7 @@ _SUBJECT = pytest.StashKey[AgentSubject]()
 class PlayedRow:
     """What became of one row."""
 
-    evidence: Evidence
+    evidence: Evaluation
     name: str
 
     @property
@@ -145,28 +145,28 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def main(runs: Runs) -> Evidence:
+def main(runs: Runs) -> Evaluation:
     return runs.made["main"]
 
 
 @pytest.fixture(scope="session")
-def dead(runs: Runs) -> Evidence:
+def dead(runs: Runs) -> Evaluation:
     return runs.made["dead"]
 
 
 @pytest.fixture(scope="session")
-def interrupted(runs: Runs) -> Evidence:
+def interrupted(runs: Runs) -> Evaluation:
     return runs.made["interrupted"]
 
 
 @pytest.fixture(scope="session")
-def row(main: Evidence) -> Rows:
+def row(main: Evaluation) -> Rows:
     """What became of a row, by its name."""
     return lambda name: PlayedRow(main, name)
 
 
 @pytest.fixture(scope="session")
-def commands(main: Evidence, runs: Runs) -> None:
+def commands(main: Evaluation, runs: Runs) -> None:
     """For promises about what the agent runs: skips where it has no way to run a shell command."""
     if main.policy.commands and not runs.runs_commands:
         pytest.skip("the agent offers its model no tool that takes a shell command (else give --dialect MODULE:NAME)")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opencode_env.conformance.evidence import Evidence, Runs
+from opencode_env.conformance.evidence import Evaluation, Runs
 from opencode_env.conformance.plugin import PlayedRow, Rows
 
 
@@ -46,7 +46,7 @@ def test_two_rollouts_at_once_do_not_see_each_other(row: Rows, runs: Runs, own: 
 
 @pytest.mark.rows("sound")
 def test_the_providers_key_is_sent_to_the_provider_and_is_nowhere_in_the_sandbox(
-    row: Rows, main: Evidence, runs: Runs
+    row: Rows, main: Evaluation, runs: Runs
 ) -> None:
     sent = {request.headers.get("authorization") for request in main.asked("sound")}
     assert sent == {f"Bearer {main.key}"}, row("sound").broken(f"The provider was sent another key: {sent}")
@@ -54,15 +54,15 @@ def test_the_providers_key_is_sent_to_the_provider_and_is_nowhere_in_the_sandbox
     assert_check(row("sound"), ("later", *_agents_view(runs)), promise)
 
 
-def test_nothing_is_left_when_the_run_is_over(main: Evidence) -> None:
+def test_nothing_is_left_when_the_run_is_over(main: Evaluation) -> None:
     assert_nothing_left(main)
 
 
-def test_nothing_is_left_of_a_run_whose_endpoint_could_not_be_reached(dead: Evidence) -> None:
+def test_nothing_is_left_of_a_run_whose_endpoint_could_not_be_reached(dead: Evaluation) -> None:
     assert_nothing_left(dead)
 
 
-def assert_nothing_left(evidence: Evidence) -> None:
+def assert_nothing_left(evidence: Evaluation) -> None:
     """The evaluation ended well, and no process, file or port of it outlived it."""
     assert evidence.finished.exit_code == 0, evidence.finished.log[-3000:]
     assert list(evidence.leftovers) == [], f"processes or files outlived their run: {evidence.leftovers}"

@@ -6,7 +6,7 @@ So is what it did until its time limit ended it.
 import pytest
 
 from opencode_env.cli_agent.outcomes import NO_ANSWER, Outcome, flags_of_outcomes
-from opencode_env.conformance.evidence import LIMIT_SECONDS, MAX_TURNS, SILENT_SECONDS, Evidence, Runs
+from opencode_env.conformance.evidence import LIMIT_SECONDS, MAX_TURNS, SILENT_SECONDS, Evaluation, Runs
 from opencode_env.conformance.plugin import PlayedRow, Rows
 
 METRICS = (
@@ -70,7 +70,7 @@ def test_a_wrong_answer_is_a_reward_of_0_and_no_error(row: Rows) -> None:
     assert wrong.reward == 0.0, wrong.broken("A wrong answer must score 0.")
 
 
-def test_no_rollout_without_a_model_call_is_sound(main: Evidence, runs: Runs) -> None:
+def test_no_rollout_without_a_model_call_is_sound(main: Evaluation, runs: Runs) -> None:
     for evidence in runs.made.values():
         for episode in evidence.finished.episodes:
             for trace in episode.traces[:1]:
@@ -96,7 +96,7 @@ def test_a_spent_budget_of_tokens_is_a_stop_and_is_scored(row: Rows) -> None:
 
 
 @pytest.mark.rows("window")
-def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Rows, main: Evidence) -> None:
+def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Rows, main: Evaluation) -> None:
     if main.policy.commands.get("window"):
         assert_ended(row("window"), Outcome.CONTEXT_FULL, "A context window that is full is the policy's doing")
         return
@@ -107,7 +107,7 @@ def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(
 
 @pytest.mark.rows("silent")
 def test_an_agent_that_waits_for_its_model_is_ended_and_what_sent_no_stream_is_an_error(
-    row: Rows, main: Evidence
+    row: Rows, main: Evaluation
 ) -> None:
     silent = row("silent")
     if silent.error.startswith("HarnessError: the agent's time was over before its first model call"):

@@ -65,7 +65,7 @@ class Cell(Protocol):
     def empty(self) -> None: ...
 
 
-class Request(BaseModel):
+class ProgramRequest(BaseModel):
     """What a verify command asks for."""
 
     argv: list[str] = Field(min_length=1)
@@ -155,7 +155,7 @@ class AgentCodeServer:
         if length > _MAX_REQUEST_BYTES:
             return {"refused": f"the request is over {_MAX_REQUEST_BYTES} bytes"}
         try:
-            request = Request.model_validate_json(await reader.readexactly(length))
+            request = ProgramRequest.model_validate_json(await reader.readexactly(length))
         except ValidationError as error:
             return {"refused": str(error)}
         run = asyncio.ensure_future(self._run(request))
@@ -168,7 +168,7 @@ class AgentCodeServer:
             gone.cancel()
             await asyncio.gather(run, gone, return_exceptions=True)
 
-    async def _run(self, request: Request) -> Mapping[str, str]:
+    async def _run(self, request: ProgramRequest) -> Mapping[str, str]:
         async with self._room:
             try:
                 argv = ["sh", "-c", _START, "agent-code", request.cwd, self._workdir, *request.argv]

@@ -34,7 +34,7 @@ class _Busy(SandboxError):
 
 
 @dataclass(frozen=True)
-class Reply:
+class ChannelReply:
     """What process 1 answered; the descriptors belong to whoever gets the reply."""
 
     text: str
@@ -61,27 +61,29 @@ class Channel:
         self._describe_loss = describe_loss
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
-        self._pending: dict[bytes, asyncio.Future[Reply]] = {}
+        self._pending: dict[bytes, asyncio.Future[ChannelReply]] = {}
         self._unsent: deque[tuple[tuple[bytes, ...], tuple[int, ...]]] = deque()
         self._blocked: asyncio.TimerHandle | None = None
         self._blocked_since = 0.0
         self.is_open = True
         """Whether process 1 is still there, as far as is known."""
-        self.ready: asyncio.Future[Reply] = self._expect(b"0")
+        self.ready: asyncio.Future[ChannelReply] = self._expect(b"0")
         self.process_one = 0
         """The host's pid of process 1, known once `ready` is done."""
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._loop.add_reader(sock.fileno(), self._on_readable)
 
-    def _expect(self, identifier: bytes) -> asyncio.Future[Reply]:
-        future: asyncio.Future[Reply] = self._loop.create_future()
+    def _expect(self, identifier: bytes) -> asyncio.Future[ChannelReply]:
+        future: asyncio.Future[ChannelReply] = self._loop.create_future()
         # A background command's reply may never be awaited; its error is not lost, every later request repeats it.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._pending[identifier] = future
         return future
 
-    def submit(self, kind: str, *fields: str | bytes, fds: tuple[int, ...] = ()) -> tuple[str, asyncio.Future[Reply]]:
+    def submit(
+        self, kind: str, *fields: str | bytes, fds: tuple[int, ...] = ()
+    ) -> tuple[str, asyncio.Future[ChannelReply]]:
         """Send a request and return its id and its future reply; `fds` are closed once sent. A NUL byte is a
         `ValueError`."""
         try:
@@ -98,7 +100,7 @@ class Channel:
             self._flush()
         return str(identifier), future
 
-    async def request(self, kind: str, *fields: str | bytes, fds: tuple[int, ...] = ()) -> Reply:
+    async def request(self, kind: str, *fields: str | bytes, fds: tuple[int, ...] = ()) -> ChannelReply:
         """Send a request and wait for its reply; one that could not be sent for the moment is asked for again."""
         deadline = time.monotonic() + _BUSY_TIMEOUT_S
         while True:
@@ -115,7 +117,7 @@ class Channel:
                 raise
             await asyncio.sleep(_BUSY_PAUSE_S)
 
-    def request_blocking(self, kind: str) -> Reply:
+    def request_blocking(self, kind: str) -> ChannelReply:
         """Like `request`, for callers that cannot await: blocks the event loop for a round trip (below 1 ms; 10 s at
         the most, then it is a `SandboxError`)."""
         deadline = time.monotonic() + _BLOCKING_TIMEOUT_S
@@ -204,7 +206,7 @@ class Channel:
             kind = _Busy if status == b"busy" else SandboxError
             future.set_exception(kind(text.decode(errors="replace")))
         else:
-            future.set_result(Reply(text.decode(errors="replace"), tuple(message.fds)))
+            future.set_result(ChannelReply(text.decode(errors="replace"), tuple(message.fds)))
 
     def close(self) -> None:
         """Close the socket, which ends the sandbox, and fail what is pending; idempotent, on the event loop."""

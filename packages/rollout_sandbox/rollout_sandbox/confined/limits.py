@@ -82,7 +82,7 @@ _COUNTED_BY_NAMESPACE = (5, 14)
 _NO_ENTRIES: tuple[list[int], list[int]] = [], []
 
 
-class Allowance:
+class SandboxLimits:
     """What a sandbox may use, taken before it starts (blocking); with the user of another one, `lent`, it shows its
     files."""
 
@@ -115,7 +115,7 @@ class Allowance:
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[dict[str, Any]]:
-        """Give the arguments of the supervisor's `Limits`; the descriptors in them are open within this context."""
+        """Give the arguments of the supervisor's `CommandLimits`, whose descriptors are open within this context."""
         with self.group.entries() if self.group else contextlib.nullcontext(_NO_ENTRIES) as (groups, groups_alone):
             yield {
                 "processes": self._processes(),

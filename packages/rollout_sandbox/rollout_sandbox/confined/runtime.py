@@ -89,7 +89,7 @@ class Commands:
         Where that cannot be had for sure although the kernel could do it, what runs is ended instead; with `spare` that
         is a `NotKept`."""
         async with self._holding:
-            channel, group = self._sandbox.channel, self._sandbox.allowance.group
+            channel, group = self._sandbox.channel, self._sandbox.limits.group
             try:
                 running = int((await channel.request("hold")).text)
                 if running and group is not None and group.can_freeze and not await asyncio.to_thread(group.freeze):
@@ -104,8 +104,8 @@ class Commands:
                 await run_shielded(self._release())
 
     async def _release(self) -> None:
-        if self._sandbox.allowance.group is not None:
-            self._sandbox.allowance.group.thaw()
+        if self._sandbox.limits.group is not None:
+            self._sandbox.limits.group.thaw()
         with contextlib.suppress(SandboxError):  # gone, which the next command says
             await self._sandbox.channel.request("release")
 
@@ -262,7 +262,7 @@ class BubblewrapBackend(RuntimeBackend):
         # Their links are there; a bubblewrap before 0.12 would follow what an agent has put in the place of a parent.
         without_links = (dataclasses.replace(bind, links=()) for bind in self.binds)
         binds = (*without_links, *self.sandbox.shown_to_tool_servers())
-        user = self.sandbox.allowance.user
+        user = self.sandbox.limits.user
         server = BubblewrapBackend(self.options, binds, f"{self.name}-tools", self.workdir, lent=user)
         self._tool_servers.append(server)
         apart = await self._apart.enter_async_context(provisioned(server))
@@ -301,7 +301,7 @@ class ConfinedRuntime(SandboxAbilities, Runtime):
     @property
     def host_user(self) -> SandboxUser | None:
         """The host user id that the sandbox has for itself, once started; None when it shares the evaluation's."""
-        return self.backend.sandbox.allowance.user
+        return self.backend.sandbox.limits.user
 
     @property
     def trusted_python(self) -> str:
@@ -312,14 +312,14 @@ class ConfinedRuntime(SandboxAbilities, Runtime):
         return self.backend.sandbox.is_alive
 
     async def limit_kills(self) -> dict[str, int]:
-        group, disk = self.backend.sandbox.allowance.group, self.backend.disk
+        group, disk = self.backend.sandbox.limits.group, self.backend.disk
         watched = int((await self.backend.sandbox.channel.request("kills")).text)
         by_kernel = 0 if group is None else group.memory_kills().at_limit
         return {"memory": watched + by_kernel, "disk": 0 if disk is None else disk.kills}
 
     def kills_below_limits(self) -> int:
         """How many there were; without a control group of its own, of the whole machine since the sandbox started."""
-        group = self.backend.sandbox.allowance.group
+        group = self.backend.sandbox.limits.group
         if group is not None and group.limits_memory:
             return group.memory_kills().below_limit
         return kills_of_machine() - self.backend.killed_before

@@ -31,7 +31,7 @@ from rollout_sandbox.confined.bubblewrap import HERE, Bubblewrap, command_line, 
 from rollout_sandbox.confined.channel import Channel
 from rollout_sandbox.confined.config import Bind, LocalSandboxConfig
 from rollout_sandbox.confined.directory import HOME, SandboxDirectory, sweep
-from rollout_sandbox.confined.limits import Allowance
+from rollout_sandbox.confined.limits import SandboxLimits
 from rollout_sandbox.confined.supervisor.messages import memfd
 from rollout_sandbox.confined.users import SandboxUser
 from rollout_sandbox.confined.uv_scripts import SCRIPTS
@@ -177,7 +177,7 @@ class Sandbox:
         self.name = name
         self._options = options
         self._workdir = workdir
-        self.allowance = Allowance(options, lent)
+        self.limits = SandboxLimits(options, lent)
         self._directory: SandboxDirectory | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -191,7 +191,7 @@ class Sandbox:
         bubblewrap = await run_shielded(asyncio.to_thread(self._prepare))
         self.directory.part(f"tmp/{temporary}")
         binds = [Bind(SCRIPTS, str(SCRIPTS)), Bind(self.directory.part("door"), TOOLS), *binds]
-        self.allowance.require_readable(binds)
+        self.limits.require_readable(binds)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel = Channel(ours, self._describe_loss)
         with theirs:
@@ -212,11 +212,11 @@ class Sandbox:
 
     def _launch(self, bubblewrap: Bubblewrap, binds: Sequence[Bind], control_fd: int) -> None:
         """Start bubblewrap, on the event loop's thread: --die-with-parent means the thread that started it."""
-        user, options = self.allowance.user, self._options
+        user, options = self.limits.user, self._options
         program = seccomp_program()
         filter_fd = None if program is None else memfd(program)
         try:
-            with self.allowance.settings() as limits, self.directory.log.open("wb") as log:
+            with self.limits.settings() as limits, self.directory.log.open("wb") as log:
                 start = f"from supervisor.main import main; main({control_fd}, {self._workdir!r}, {limits!r})"
                 fds = [control_fd, filter_fd, user and user.namespace, *limits["groups"], *limits["groups_alone"]]
                 # `extra_groups` would have this whole process forked, which costs more CPU than all else of a start.
@@ -242,10 +242,10 @@ class Sandbox:
         _compile_supervisor()
         SCRIPTS.mkdir(parents=True, exist_ok=True)
         SCRIPTS.chmod(0o755)
-        self.allowance.take_user()
-        user = self.allowance.user
+        self.limits.take_user()
+        user = self.limits.user
         self._directory = SandboxDirectory(self.name, owner=None if user is None else user.uid)
-        self.allowance.make_group(self._directory.path.name)
+        self.limits.make_group(self._directory.path.name)
         sweep()
         return bubblewrap
 
@@ -317,8 +317,8 @@ class Sandbox:
     def kill(self) -> None:
         """End everything inside, wait for it and remove the directory; idempotent, from any thread, blocks briefly."""
         with self._killing:
-            if self.allowance.group is not None:
-                self.allowance.group.thaw()
+            if self.limits.group is not None:
+                self.limits.group.thaw()
             if self._process is not None and self._process.returncode is None:
                 self._kill_process(self._process)
             if self._process_one is not None:
@@ -327,7 +327,7 @@ class Sandbox:
             if self._directory is not None:
                 self._directory.remove()
             if self._process is None or self._process.returncode is not None:  # else its user id stays taken
-                self.allowance.release()
+                self.limits.release()
 
     def _kill_process(self, process: "subprocess.Popen[bytes]") -> None:
         try:

@@ -37,7 +37,7 @@ _OUT_OF_RESOURCES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 _NO_CORE_BYTES = 1  # 0 would still start the host's core dump handler
 
 
-class Limits:
+class CommandLimits:
     """What every command is bound to, and all that it starts; None: no limit.
 
     Args:
@@ -112,7 +112,7 @@ def _find(program: bytes, path: bytes) -> bytes:
     raise CannotStart(program, "command not found", NOT_FOUND)
 
 
-def spawn(argv: list[bytes], env: dict[bytes, bytes], stdio: Sequence[int], limits: Limits, alone: bool) -> int:
+def spawn(argv: list[bytes], env: dict[bytes, bytes], stdio: Sequence[int], limits: CommandLimits, alone: bool) -> int:
     """Start `argv` with `stdio` as its descriptors 0, 1 and 2, in the current directory; return its pid. A
     `CannotStart`: no such program, or it cannot be executed."""
     program = _find(argv[0], env.get(b"PATH", b""))
@@ -140,7 +140,7 @@ def _become(
     argv: list[bytes],
     env: dict[bytes, bytes],
     stdio: Sequence[int],
-    limits: Limits,
+    limits: CommandLimits,
     alone: bool,
     tell: int,
 ) -> NoReturn:
@@ -202,7 +202,7 @@ def _close_others(ours: set[int]) -> None:
 class Supervisor(messages.Server):
     """Serves one control socket; `run` returns when the host is gone."""
 
-    def __init__(self, control: _socket.socket, limits: Limits) -> None:
+    def __init__(self, control: _socket.socket, limits: CommandLimits) -> None:
         super().__init__(control)
         self._limits = limits
         self._memory_kills = 0
@@ -347,11 +347,11 @@ class Supervisor(messages.Server):
 
 
 def main(control_fd: int, workdir: str, settings: dict[str, Any]) -> None:
-    """Serve the control socket `control_fd`; relative paths and commands start in `workdir`, under `Limits` so set."""
+    """Serve the control socket `control_fd`; relative paths and commands start in `workdir`, under such `CommandLimits`."""
     _close_others({control_fd, *settings["groups"], *settings["groups_alone"]})
     children = _harden()
     os.set_inheritable(control_fd, False)
     os.umask(0o022)
     os.makedirs(workdir, exist_ok=True)
     os.chdir(workdir)
-    Supervisor(_socket.socket(fileno=control_fd), Limits(**settings)).run(children)
+    Supervisor(_socket.socket(fileno=control_fd), CommandLimits(**settings)).run(children)
