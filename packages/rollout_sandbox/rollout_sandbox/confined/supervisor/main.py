@@ -347,7 +347,7 @@ class Supervisor(messages.Server):
 
 
 def main(control_fd: int, workdir: str, settings: dict[str, Any]) -> None:
-    """Serve the control socket `control_fd`; relative paths and commands start in `workdir`, under such `CommandLimits`."""
+    """Serve the control socket `control_fd`; commands start in `workdir`, as relative paths do, under these limits."""
     _close_others({control_fd, *settings["groups"], *settings["groups_alone"]})
     children = _harden()
     os.set_inheritable(control_fd, False)
