@@ -10,7 +10,7 @@ from rollout_sandbox.confined import (
     Bind,
     ConfinedRuntime,
     LocalSandboxConfig,
-    arguments,
+    bubblewrap,
     provision_confined,
     require_private_workdir,
 )
@@ -186,5 +186,5 @@ def test_packages_are_hidden_where_the_host_is_shown_and_nothing_is_mounted_wher
     """An agent's link in the place of a parent would lead a bubblewrap before 0.12 out of the sandbox."""
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     place, options = str(tmp_path.parent), LocalSandboxConfig()
-    assert arguments._hidden_packages(options, [Bind(tmp_path.parent, place)]) == [str(tmp_path)]
-    assert arguments._hidden_packages(options, [Bind(ROOT / "of-an-agent/home", place)]) == []
+    assert bubblewrap._hidden_packages(options, [Bind(tmp_path.parent, place)]) == [str(tmp_path)]
+    assert bubblewrap._hidden_packages(options, [Bind(ROOT / "of-an-agent/home", place)]) == []
