@@ -91,13 +91,6 @@ async def test_a_restarted_server_keeps_a_rollout_on_its_path() -> None:
     assert json.loads(sent) == SOLUTIONS["count-errors"].fail[1].tool_calls[0].arguments
 
 
-async def test_each_task_can_have_a_rate_of_its_own() -> None:
-    policy = SamplesPolicy(0, success_rates={"csv-report": 1})
-    async with ScriptedModel(policy) as model:
-        assert await rollout(model, "csv-report", "a") == "solve"
-        assert await rollout(model, "pig-latin", "a") == "fail"
-
-
 def test_a_rollout_solved_at_a_rate_is_solved_at_every_higher_one_and_shares_come_near_the_rate() -> None:
     for task_id in SAMPLES:
         solved = [{n for n in range(400) if coin(0, task_id, n) < rate} for rate in (0.2, 0.5, 0.8)]
@@ -131,8 +124,3 @@ async def test_calls_without_tools_or_without_the_right_ones_get_text_and_start_
 def test_a_rate_outside_zero_to_one_is_refused(rate: float) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
         SamplesPolicy(rate)
-
-
-def test_a_rate_for_an_unknown_sample_names_the_nearest() -> None:
-    with pytest.raises(ValueError, match='no sample has the id "fix-medain"; did you mean: fix-median'):
-        SamplesPolicy(success_rates={"fix-medain": 1})

@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 
 async def run_demo(options: argparse.Namespace) -> int:
     """Run the evaluation, and name the page that shows it; returns the process's exit code."""
-    async with ScriptedModel(SamplesPolicy(options.success_rate, options.seed, {})) as model:
+    async with ScriptedModel(SamplesPolicy(options.success_rate, options.seed)) as model:
         say(f"model: {LABEL}, at {model.base_url}")
         code, run = await _evaluate(options, model.base_url)
     if code != 0:

@@ -30,9 +30,6 @@ examples:
   # play any world: ten calls by chance of its tools, with arguments that their schemas allow
   python -m opencode_env.scripted_model --port 8000 --policy tools --tools 'shop_*'
 
-  # a difficulty for each task: rates.json holds {"fix-median": 0.9, "pig-latin": 0.2}
-  python -m opencode_env.scripted_model --port 8000 --success-rates rates.json
-
   # a fixed script: script.json holds
   #   [{"text": "I look.", "tool_calls": [{"name": "bash", "arguments": {"command": "ls"}}],
   #     "faults": [{"kind": "status", "status": 429, "attempts": 2}]},
@@ -69,15 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--success-rate", type=float, default=0.7, help="share of solved rollouts (default: %(default)s)"
     )
-    parser.add_argument("--success-rates", type=Path, help="JSON file: success rate by sample id")
     parser.add_argument("--seed", type=int, default=0, help="seed of the outcomes (default: %(default)s)")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before every answer (default: 0)")
-    parser.add_argument(
-        "--strict", action="store_true", help="answer 400 to requests that some providers refuse and others accept"
-    )
-    parser.add_argument(
-        "--context-window", type=int, help="tokens, of 4 characters; longer requests get a 400 as from vLLM"
-    )
     return parser
 
 
@@ -90,10 +80,7 @@ def _policy(options: argparse.Namespace) -> Policy:
     elif options.policy == "tools":
         policy = ToolsPolicy(options.tools, options.turns, options.seed)
     else:
-        rates: dict[str, float] = {}
-        if options.success_rates is not None:
-            rates = TypeAdapter(dict[str, float]).validate_json(options.success_rates.read_bytes())
-        policy = SamplesPolicy(options.success_rate, options.seed, rates)
+        policy = SamplesPolicy(options.success_rate, options.seed)
     if options.faults is None:
         return policy
     faults = TypeAdapter(dict[int, tuple[Fault, ...]]).validate_json(options.faults.read_bytes())
@@ -104,15 +91,7 @@ async def _serve(options: argparse.Namespace, policy: Policy) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    model = ScriptedModel(
-        policy,
-        host=options.host,
-        port=options.port,
-        delay=options.delay,
-        context_window=options.context_window,
-        record=False,
-        strict=options.strict,
-    )
+    model = ScriptedModel(policy, host=options.host, port=options.port, delay=options.delay, record=False)
     async with model:
         if options.port_file is not None:  # at once, so that whoever waits for the file never reads half of it
             partial = options.port_file.with_name(f".{options.port_file.name}.{os.getpid()}")

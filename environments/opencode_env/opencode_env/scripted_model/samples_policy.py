@@ -4,8 +4,6 @@ import hashlib
 import re
 import tomllib
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
-from difflib import get_close_matches
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -43,42 +41,33 @@ class SamplesPolicy:
 
     Reproducibility: the rollouts of a task are numbered 0, 1, 2, … in the order in which their first requests
     arrive at this policy object, and number n solves its task exactly when `coin(seed, task_id, n) < rate`. So a
-    fresh policy with the same seed and rates gives the same sequence of outcomes per task, however tasks are
+    fresh policy with the same seed and rate gives the same sequence of outcomes per task, however tasks are
     mixed and whatever runs beside them; of concurrent rollouts of one task the set of outcomes is fixed, and which
     of them gets which follows the order of arrival. Session ids are random in every run, so they take no part in
     the coin: they only tell a retry of a first request from a new rollout (without the header it counts as a new
     one). Later turns carry the number in their tool-call ids, so they survive a restart of the server.
 
     Args:
-        success_rate: share of rollouts that solve their task, for tasks without a rate of their own.
+        success_rate: share of rollouts that solve their task.
         seed: another seed, other outcomes.
-        success_rates: rates by sample id.
 
     Raises:
-        ValueError: a rate outside 0…1, or a rate for an unknown sample.
+        ValueError: a rate outside 0…1.
     """
 
-    def __init__(
-        self, success_rate: float = 0.7, seed: int = 0, success_rates: Mapping[str, float] | None = None
-    ) -> None:
+    def __init__(self, success_rate: float = 0.7, seed: int = 0) -> None:
+        if not 0 <= success_rate <= 1:
+            raise ValueError(f"the success rate must be from 0 to 1, not {success_rate}")
         self.samples = load_samples()
         self.solutions = load_solutions()
+        self.success_rate = success_rate
         self.seed = seed
-        self.success_rates = {sample.id: success_rate for sample in self.samples}
-        for task_id, rate in (success_rates or {}).items():
-            if task_id not in self.success_rates:
-                near = get_close_matches(task_id, self.success_rates, n=1) or sorted(self.success_rates)
-                raise ValueError(f'no sample has the id "{task_id}"; did you mean: {", ".join(near)}')
-            self.success_rates[task_id] = rate
-        for task_id, rate in self.success_rates.items():
-            if not 0 <= rate <= 1:
-                raise ValueError(f'the success rate of "{task_id}" must be from 0 to 1, not {rate}')
         self._arrivals: Counter[str] = Counter()
         self._sessions: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def solves(self, task_id: str, rollout: int) -> bool:
         """Whether the rollout with this number (from 0) solves the task."""
-        return coin(self.seed, task_id, rollout) < self.success_rates[task_id]
+        return coin(self.seed, task_id, rollout) < self.success_rate
 
     def __call__(self, request: ChatRequest, /) -> Reply:
         texts = request.user_texts
