@@ -193,11 +193,11 @@ def tokens_of(characters: int) -> int:
     return -(-characters // CHARACTERS_PER_TOKEN)
 
 
-class _Said(BaseModel):
+class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolCall(_Said):
+class ToolCall(_Frozen):
     """One tool call; a string as `arguments` is sent as it is, so that it can be malformed JSON."""
 
     name: str
@@ -211,7 +211,7 @@ class ToolCall(_Said):
         return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
 
 
-class Usage(_Said):
+class Usage(_Frozen):
     """Token counts to report instead of the counted ones."""
 
     prompt_tokens: int = Field(ge=0)
@@ -263,7 +263,7 @@ _SETTINGS: dict[str, tuple[FaultKind, ...]] = {
 _REQUIRED = {FaultKind.STATUS: "status", FaultKind.DELAY: "seconds", FaultKind.SLOW: "seconds"}
 
 
-class Fault(_Said):
+class Fault(_Frozen):
     """One fault of one reply."""
 
     kind: FaultKind
@@ -292,7 +292,7 @@ class Fault(_Said):
         return self
 
 
-class Reply(_Said):
+class Reply(_Frozen):
     """One assistant message; all fields empty is the empty answer of a model that said nothing."""
 
     text: str = ""

@@ -156,38 +156,22 @@ class BackendFile:
 
 _IGNORED = ("auto_remove", "detach", "name", "remove", "stdin_open", "template_commit_delay_s")
 """Options that a file may hold and that mean nothing: every container has its own name, and is always removed."""
-_FLAGS = {
-    "cap_add": "--cap-add",
-    "cap_drop": "--cap-drop",
-    "cpu_period": "--cpu-period",
-    "cpu_quota": "--cpu-quota",
-    "cpu_shares": "--cpu-shares",
-    "cpuset_cpus": "--cpuset-cpus",
+_PLAIN = (
+    *("cap_add", "cap_drop", "cpu_period", "cpu_quota", "cpu_shares", "cpuset_cpus", "dns", "domainname", "entrypoint"),
+    *("group_add", "hostname", "init", "network", "pids_limit", "platform", "privileged", "read_only", "security_opt"),
+    *("shm_size", "tmpfs", "user"),
+)
+_FLAGS = {name: f"--{name.replace('_', '-')}" for name in _PLAIN} | {
     "devices": "--device",
-    "dns": "--dns",
-    "domainname": "--domainname",
-    "entrypoint": "--entrypoint",
     "environment": "--env",
     "extra_hosts": "--add-host",
-    "group_add": "--group-add",
-    "hostname": "--hostname",
-    "init": "--init",
     "ipc_mode": "--ipc",
     "labels": "--label",
     "mem_limit": "--memory",
     "memswap_limit": "--memory-swap",
     "nano_cpus": "--cpus",
-    "network": "--network",
     "network_mode": "--network",
-    "pids_limit": "--pids-limit",
-    "platform": "--platform",
-    "privileged": "--privileged",
-    "read_only": "--read-only",
-    "security_opt": "--security-opt",
-    "shm_size": "--shm-size",
     "sysctls": "--sysctl",
-    "tmpfs": "--tmpfs",
-    "user": "--user",
     "userns_mode": "--userns",
     "working_dir": "--workdir",
 }

@@ -166,16 +166,13 @@ class InstanceApi:
 
     async def delete_patiently(self, instance: Instance) -> None:
         """Delete an instance, again where that was refused."""
-        for pause in _PAUSES:
+        for pause in (*_PAUSES, None):
             try:
-                await self.delete(instance)
-            except _NotAnswered:
-                raise
-            except ToolsetError:
+                return await self.delete(instance)
+            except ToolsetError as error:
+                if pause is None or isinstance(error, _NotAnswered):
+                    raise
                 await asyncio.sleep(pause)
-            else:
-                return
-        await self.delete(instance)
 
     @contextlib.asynccontextmanager
     async def caller(self, instance: Instance, seconds: float) -> AsyncIterator[ToolCaller]:
