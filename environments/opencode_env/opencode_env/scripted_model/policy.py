@@ -59,7 +59,7 @@ class ChatMessage(_Wire):
     reasoning_content: str | None = None
     tool_calls: tuple[EchoedCall, ...] | None = None
     tool_call_id: str | None = None
-    """Of a tool's result: the call that it belongs to."""
+    """The call that a tool's result belongs to."""
 
     @property
     def text(self) -> str:
@@ -303,7 +303,7 @@ class Reply(_Frozen):
     arrivals: tuple[int, ...] | None = None
     """Positions of the tool calls in the order in which a stream brings them; None: as they stand."""
     mixed: bool = False
-    """Whether a stream brings reasoning, text and the calls piece by piece in turns, not one after the other."""
+    """Whether a stream mixes the pieces of reasoning, text and calls, and does not bring one after the other."""
     null_text: bool = False
     """Whether the first event of a stream has null for the text that is still to come, not an empty one."""
     finish_reason: str | None = None

@@ -86,7 +86,7 @@ class Piece:
 
 
 def pieces_of(reply: Reply, chunk_characters: int) -> Iterator[Piece]:
-    """The reply in deltas of at most `chunk_characters`: reasoning, text, then the tool calls in order, or in turns."""
+    """The reply in deltas of at most `chunk_characters`: reasoning, text, then the tool calls in order, or mixed."""
     parts = [
         _split(PieceKind.REASONING, reply.reasoning, chunk_characters),
         _split(PieceKind.TEXT, reply.text, chunk_characters),
@@ -94,7 +94,7 @@ def pieces_of(reply: Reply, chunk_characters: int) -> Iterator[Piece]:
     ]
     if not reply.mixed:
         return chain.from_iterable(parts)
-    return (piece for turn in zip_longest(*parts) for piece in turn if piece is not None)
+    return (piece for pieces in zip_longest(*parts) for piece in pieces if piece is not None)
 
 
 def _call_pieces(reply: Reply, index: int, size: int) -> Iterator[Piece]:

@@ -44,15 +44,15 @@ def _plan(lake: Sequence[str], slippery: bool) -> dict[_Cell, str]:
     free = [(row, column) for row, column in places if lake[row][column] in "SF"]
     for _ in range(_SWEEPS):
         for place in free:
-            worth[place] = _IMPATIENCE * max(_expected(lake, worth, place, turn, slippery) for turn in range(4))
+            worth[place] = _IMPATIENCE * max(_expected(lake, worth, place, aim, slippery) for aim in range(4))
     # The first of several that are equally good.
-    expected = {place: [_expected(lake, worth, place, turn, slippery) for turn in range(4)] for place in free}
+    expected = {place: [_expected(lake, worth, place, aim, slippery) for aim in range(4)] for place in free}
     return {place: _NAMES[values.index(max(values))] for place, values in expected.items()}
 
 
-def _expected(lake: Sequence[str], worth: dict[_Cell, float], place: _Cell, turn: int, slippery: bool) -> float:
-    turns = [(turn + side) % 4 for side in (-1, 0, 1)] if slippery else [turn]
-    return sum(worth[_moved(lake, place, _NAMES[one])] for one in turns) / len(turns)
+def _expected(lake: Sequence[str], worth: dict[_Cell, float], place: _Cell, aim: int, slippery: bool) -> float:
+    aims = [(aim + side) % 4 for side in (-1, 0, 1)] if slippery else [aim]
+    return sum(worth[_moved(lake, place, _NAMES[one])] for one in aims) / len(aims)
 
 
 def _moved(lake: Sequence[str], place: _Cell, direction: str) -> _Cell:

@@ -52,24 +52,24 @@ ToolCaller = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 TOO_LONG = f"The answer is longer than {MAX_ANSWER_BYTES} bytes; ask for less."
-"""What the agent reads of a longer one: it may have asked for a file of its own making."""
+"""What the agent reads instead of a longer answer: it may have asked for a file of its own making."""
 
 _PROBE_SECONDS = 10.0
 _CLOSE_SECONDS = 15.0
 _TRUSTED_SECONDS = 5.0
-"""After an answer: rollouts that start together do not all ask a shared server first."""
+"""A server that has answered within these is not asked again: rollouts that start together share one."""
 _SUSPICIOUS = (CONNECTION_CLOSED, REQUEST_TIMEOUT, INTERNAL_ERROR)
 """Codes of errors that may be the connection's; any other one is what the server says of the call."""
 _SECRET_CHARS = 7
-"""What is shorter is not a secret: `Bearer`."""
+"""A shorter word is no secret, such as `Bearer`."""
 
 _CHUNK_BYTES = 65_536
 _END_BYTES = 512
 _QUOTED_BYTES = 300
-"""Of a line that should have been a message."""
-_TURN_LINES = 256
+"""How much is quoted of a line that should have been a message."""
+_LINES_IN_ONE_GO = 256
 _GRACE_SECONDS = 2.0
-"""Between the end of a program's stdin and its own."""
+"""How long a program may go on once its stdin has ended."""
 _REAP_SECONDS = 5.0
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+)\s*,')
 _ID_LAST = re.compile(rb'"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
@@ -84,7 +84,7 @@ class BackendServer:
     """A server that has been started, or runs elsewhere."""
 
     patient: bool = field(default=False, kw_only=True)
-    """Whether it may still be on its way up when a connection fails."""
+    """Whether it may still be starting when a connection fails."""
     proxy: ToolCaller | None = field(default=None, kw_only=True)
     """Calls a tool where that does not go over the connection."""
 
@@ -288,7 +288,7 @@ def http_client(
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """For every client: to read the certificates takes tens of milliseconds."""
+    """The certificates, read once for all clients: that takes tens of milliseconds."""
     return httpx2.create_ssl_context()
 
 
@@ -347,8 +347,8 @@ async def _hear(
     junk, first, lines = 0, True, 0
     with heard, contextlib.suppress(anyio.BrokenResourceError):
         async for line, whole in _lines(process):
-            if (lines := lines + 1) % _TURN_LINES == 0:
-                await asyncio.sleep(0)  # others' turn: a chunk can hold thousands
+            if (lines := lines + 1) % _LINES_IN_ONE_GO == 0:
+                await asyncio.sleep(0)  # for other tasks: a chunk can hold thousands
             message = _message(line) if whole else _too_long(line)
             if first and message is None and line.strip():
                 printed[:] = [line[:_QUOTED_BYTES].decode(errors="replace").strip()]

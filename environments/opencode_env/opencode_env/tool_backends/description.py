@@ -113,15 +113,15 @@ class BackendServerConfig(Authentication):
     remote_resource_type_identifier: Text | None = None
 
     command: list[Text] | None = None
-    """Of a `local_program`: the program and its arguments."""
+    """The program of a `local_program` and its arguments."""
     reads: list[Text] | None = None
-    """Of a `local_program`: files and directories of this machine that it sees, read-only, beyond the system's, this
+    """Files and directories of this machine that a `local_program` sees, read-only, beyond the system's, this
     Python's and those that its command names. Whatever it sees, its tools may show the agent."""
     env: dict[str, str] | None = None
-    """Of a `local_program`: its variables, beyond PATH and a HOME of its own. `${NAME}` in a value is that variable of
+    """The variables of a `local_program`, beyond PATH and a HOME of its own. `${NAME}` in a value is that variable of
     the environment, none of which it has otherwise."""
     url: Text | None = None
-    """Of a `remote_url`: the server's whole URL."""
+    """The whole URL of a `remote_url`."""
 
 
 class RemoteApiDefaults(_Strict):

@@ -170,7 +170,7 @@ _LONGEST_NUMBER = 400
 """Digits after which a number is too large, or its last digits no longer count."""
 
 MOST_COMMAS = 20_000
-"""In a text of more, nothing is read: an agent's could hold a loop, and no answer of 32,000 tokens has as many."""
+"""A text of more is not read: an agent's could hold a loop, and no answer of 32,000 tokens has as many."""
 
 
 def _number(text: str) -> float | None:

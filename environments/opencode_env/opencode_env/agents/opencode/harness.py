@@ -60,12 +60,12 @@ EVENTS_TAIL_BYTES = 256 * 1024
 """How much of the end of the event stream is read: more than the largest single event."""
 
 _MOST_EVENTS = 4000
-"""So many lines at its end are parsed: more than OpenCode writes into that."""
+"""How many lines of that are parsed: more than OpenCode writes into it."""
 _LOG_TAIL_BYTES = 4000
-"""How much of its end, and of standard error's, the trace keeps."""
+"""How much of the end of the events, and of standard error, the trace keeps."""
 _SESSION = re.compile(r"ses_[A-Za-z0-9]{10,64}")
 SEPARATOR = "\x1eopencode-env\x1e"
-"""Between events and standard error where both come in one output."""
+"""What stands between events and standard error where both come in one output."""
 
 
 @dataclass(frozen=True)
