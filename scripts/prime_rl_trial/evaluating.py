@@ -19,7 +19,7 @@ async def evals(report: Report, work: Path) -> None:
     document = as_evals(ROOT / "configs" / "eval" / "local.toml")
     with socket.create_server(("127.0.0.1", 0)) as free:
         document["eval"]["env_server_base_port"] = free.getsockname()[1]
-    async with ScriptedModel(SamplesPolicy(1.0, 0, {})) as model:
+    async with ScriptedModel(SamplesPolicy(1.0)) as model:
         document["eval"]["client"]["base_url"] = model.base_url
         path = work / "evals.toml"
         path.write_text(tomli_w.dumps(document))
