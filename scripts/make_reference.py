@@ -49,7 +49,7 @@ COMMANDS = {
     "mathverdict": "mathverdict.__main__",
     "python -m opencode_env.demo": "opencode_env.demo",
     "python -m opencode_env.scripted_model": "opencode_env.scripted_model.__main__",
-    "python -m opencode_simulation": "opencode_simulation.cli",
+    "python -m opencode_simulation": "opencode_simulation.__main__",
     "python -m opencode_search": "opencode_search.__main__",
 }
 NOT_SAID_BY_VERIFIERS = {

@@ -252,7 +252,6 @@ def test_a_broad_except_that_does_not_raise_says_why() -> None:
 
 SMALL_ON_PURPOSE = {
     "opencode_openenv.tbench2.app": "an ASGI application, which openenv.yaml names",
-    "opencode_rlm.taskset": "a name of the package's interface, imported on first use",
 }
 """Modules under 40 lines with a single importer, and why."""
 

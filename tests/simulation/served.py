@@ -11,11 +11,10 @@ import httpx
 import pytest
 import verifiers.v1 as vf
 from mcp.types import CallToolResult, TextContent
-from opencode_simulation.config import SimulationTaskConfig
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.hub import hub
 from opencode_simulation.ledger import Ledger
-from opencode_simulation.task import server_config, shared_group
+from opencode_simulation.task import SimulationTaskConfig, server_config, shared_group
 from opencode_simulation.toolset import SimulationToolset
 from verifiers.v1.mcp import SharedToolServer, serve_shared
 from verifiers.v1.mcp.server import state_signature

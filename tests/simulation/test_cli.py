@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from mcp.client.client import Client
+from opencode_simulation.__main__ import main
 from opencode_simulation.alone import WorldAlone, serve_alone
-from opencode_simulation.cli import main
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.ledger import LedgerEntry
 from opencode_simulation.reference import find_world

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from mcp.client.client import Client
+from opencode_simulation.__main__ import main
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.cli import main
 from opencode_simulation.episode import EpisodeSpec, Refused
 from opencode_simulation.errors import WorldError, failure_text
 

@@ -11,11 +11,11 @@ import pytest_asyncio
 from mcp import MCPError
 from mcp.client.client import Client
 from opencode_simulation import WorldError
-from opencode_simulation.config import SimulationTaskConfig
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import BrokenWorldError
 from opencode_simulation.hub import hub
 from opencode_simulation.reference import find_world
+from opencode_simulation.task import SimulationTaskConfig
 from opencode_simulation.toolset import SimulationToolsetConfig
 from pydantic import ValidationError
 

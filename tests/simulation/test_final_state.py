@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from opencode_simulation import Step, World, tool, trajectory_of
+from opencode_simulation.__main__ import play
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.cli import play
 from opencode_simulation.episode import EpisodeSpec, Refused
 from opencode_simulation.ledger import FINISH
 from opencode_simulation.task import SimulationTaskData, _write

@@ -9,11 +9,12 @@ from opencode_env.scripted_model import ChatRequest, WorldsPolicy
 from opencode_env.scripted_model.policy import ChatBody
 from opencode_simulation import SimulationTaskset
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.config import SimulationTaskConfig, SimulationTasksetConfig
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.hub import hub
 from opencode_simulation.ledger import FINISH, Ledger
 from opencode_simulation.samples.order_desk import OrderDesk
+from opencode_simulation.task import SimulationTaskConfig
+from opencode_simulation.taskset import SimulationTasksetConfig
 
 from tests.simulation import ledgers
 from tests.simulation.episodes import problems, serving

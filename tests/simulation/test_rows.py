@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from opencode_env.taskset import DatasetError
 from opencode_simulation import SimulationTaskset
-from opencode_simulation.config import SimulationTaskConfig, SimulationTasksetConfig
+from opencode_simulation.task import SimulationTaskConfig
+from opencode_simulation.taskset import SimulationTasksetConfig
 
 from tests.support.rows import write_rows
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from opencode_simulation import World
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.config import SimulationTaskConfig
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import WorldError
 from opencode_simulation.reference import find_world
+from opencode_simulation.task import SimulationTaskConfig
 from pydantic import ValidationError
 
 BEGIN = """\

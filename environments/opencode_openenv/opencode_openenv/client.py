@@ -7,17 +7,38 @@ server ends the rollout.
 import asyncio
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from openenv.core.containers.runtime.providers import LocalDockerProvider
 from openenv.core.mcp_client import MCPToolClient
 from pydantic import ValidationError
 
-from opencode_openenv.addresses import with_token, without_secrets
 from opencode_openenv.listening import TOKEN_VARIABLE
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.spec import RolloutSpec, read_arguments
+
+
+def with_token(base_url: str, token: str | None) -> str:
+    """The URL with the token in it: OpenEnv's clients before 0.10 can send no header of their own."""
+    if token is None:
+        return base_url
+    parts = urlsplit(base_url)
+    return urlunsplit(parts._replace(netloc=f"openenv:{token}@{parts.netloc.rpartition('@')[2]}"))
+
+
+@contextmanager
+def without_secrets(base_url: str) -> Iterator[None]:
+    """Take a URL's token out of the `ConnectionError` that OpenEnv's client raises."""
+    secret = urlsplit(base_url).netloc.rpartition("@")[0]
+    try:
+        yield
+    except ConnectionError as error:
+        if not secret:
+            raise
+        raise ConnectionError(str(error).replace(secret, "***")) from None
 
 
 def read_result(answer: Any) -> RolloutResult:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from opencode_rlm.env import OpenCodeRLMEnv
+    from opencode_rlm.env import NeedleTaskset, OpenCodeRLMEnv
     from opencode_rlm.session import OpenCodeRLMHarness
-    from opencode_rlm.taskset import NeedleTaskset
 
 __all__ = ["NeedleTaskset", "OpenCodeRLMEnv", "OpenCodeRLMHarness"]
 
 _MODULES = {
-    "NeedleTaskset": "opencode_rlm.taskset",
+    "NeedleTaskset": "opencode_rlm.env",
     "OpenCodeRLMEnv": "opencode_rlm.env",
     "OpenCodeRLMHarness": "opencode_rlm.session",
 }

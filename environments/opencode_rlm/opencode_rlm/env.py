@@ -1,11 +1,14 @@
 """`OpenCodeRLMEnv`: an OpenCode agent whose sub-LLM calls have a seat, a trace and budgets of their own."""
 
 import logging
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.cli_agent.interception import SubRollout
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
+from opencode_env.taskset import OpenCodeTask, OpenCodeTaskset
 from rollout_sandbox.compat import drop_with
 from verifiers.v1.agent import Agents
 from verifiers.v1.episode import Episode
@@ -54,3 +57,16 @@ def _describe(side: SubRollout) -> str:
     names = ("sub_llm_calls", "sub_llm_errors", "sub_llm_max_parallel", "sub_llm_prompt_tokens", "sub_llm_seconds")
     counts = " ".join(f"{name.removeprefix('sub_llm_')}={metrics[name] or 0:g}" for name in names)
     return f"sub-LLM calls: trace={side.main.id} {counts} model={side.session.ctx.model}"
+
+
+_SAMPLES = Path(__file__).parent / "samples" / "needles.jsonl"
+
+
+class NeedleTaskset(OpenCodeTaskset):
+    """`OpenCodeTaskset` whose own sample set is the needles; every other dataset works as there."""
+
+    def load(self) -> Iterator[OpenCodeTask]:
+        """Yield the tasks of the configured dataset, of the needles without one."""
+        if self.config.dataset is None:
+            self.config = self.config.model_copy(update={"dataset": str(_SAMPLES)})
+        yield from super().load()

@@ -7,18 +7,17 @@ error of the rollout, never a reward.
 import hashlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import verifiers.v1 as vf
 from opencode_env.user_simulation.conversation import MAX_USER_TURNS, USER_STOP
-from opencode_rubrics import AnyTrace, Rubric, cleanup, live_rubric
+from opencode_rubrics import AnyRubricConfig, AnyTrace, EnvironmentReturnConfig, Rubric, cleanup, live_rubric
 from opencode_runs.turns.kept import TurnRow
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, field_validator
 from rollout_sandbox.toolbox.scoring import not_the_agents
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_simulation.config import SimulationTaskConfig
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.hub import hub
 from opencode_simulation.ledger import LEDGER_KEY, TERMINATION_KEY, Ledger, LedgerSummary, TerminationReason, ledger_of
@@ -30,6 +29,29 @@ if TYPE_CHECKING:
     from opencode_simulation.alone import WorldCheck
 
 _DONE = "environment_done"
+
+
+class SimulationTaskConfig(vf.TaskConfig):
+    """Which world is played, where it runs and how it is scored."""
+
+    world: str = "frozen-lake"
+    """A shipped world (`frozen-lake`, `issue-tracker`, `order-desk`), or `module:Class`."""
+    server: Literal["rollout", "shared"] = "rollout"
+    """`rollout`: a server process for each rollout's world. `shared`: one for all worlds of an environment's process,
+    which saves each rollout the start of Python and shares the processor between worlds."""
+    max_steps: int | None = Field(None, ge=1)
+    """Steps after which an episode is truncated; a row's own goes before it. None: no limit but the world's, and that
+    of the ledger, which ends an episode that fills it (16 MiB; about 4000 steps, however short)."""
+    call_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    """Seconds that one call of a world's methods may take."""
+    rubric: AnyRubricConfig = EnvironmentReturnConfig()
+    """The rubric that scores; `group` puts others beside `environment-return`."""
+
+    @field_validator("world")
+    @classmethod
+    def _there_is_such_a_world(cls, value: str) -> str:
+        find_world(value)
+        return value
 
 
 class SimulationTaskData(vf.TaskData):

@@ -3,25 +3,63 @@
 import json
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import verifiers.v1 as vf
 from opencode_env.taskset import DatasetError
 from opencode_env.taskset.kept_turns import named_turns
 from opencode_env.user_simulation.conversation import AskedUser
-from pydantic import AliasChoices, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from opencode_simulation.config import SimulationTasksetConfig
 from opencode_simulation.episode import Seed
 from opencode_simulation.parity import require_parity
+from opencode_simulation.plain_json import MAX_INTEGER, MIN_INTEGER
 from opencode_simulation.reference import find_world
-from opencode_simulation.task import SimulationTask, SimulationTaskData, server_config
+from opencode_simulation.task import SimulationTask, SimulationTaskConfig, SimulationTaskData, server_config
 from opencode_simulation.toolset import SimulationToolset
 from opencode_simulation.world import World
 
 _SEED: TypeAdapter[int] = TypeAdapter(Seed)
 _PROMPTS = ("question", "instruction", "query", "task", "problem", "user_prompt", "messages")
 """How other rows call a prompt."""
+
+
+class SimulationTasksetConfig(vf.TasksetConfig):
+    """Which episodes are played."""
+
+    task: SimulationTaskConfig = SimulationTaskConfig()
+    dataset: Path | None = None
+    """A file of rows, JSONL or a JSON array. None: `episodes` rows with nothing but a seed, or the shipped rows of a
+    shipped world."""
+    episodes: int | None = Field(None, ge=1)
+    """Rows to make, with the seeds `first_seed`, `first_seed` + 1, … None: 8, if there is neither a file nor a shipped
+    world's rows."""
+    first_seed: int = Field(0, ge=MIN_INTEGER, le=MAX_INTEGER)
+    """Seed of the first row that is made."""
+    prompt: str | None = None
+    """Template of the prompt of rows without one. None: the world's own."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.dataset is not None and self.episodes is not None:
+            raise ValueError("dataset and episodes exclude each other: the file's rows say which episodes are played")
+        if self.first_seed + self.episode_count - 1 > MAX_INTEGER:
+            raise ValueError(f"first_seed {self.first_seed} leaves fewer than {self.episode_count} seeds of 64 bits")
+        return self
+
+    @property
+    def episode_count(self) -> int:
+        """How many rows are made where neither a file nor shipped ones are taken."""
+        return self.episodes or 8
 
 
 class SimulationRow(BaseModel, extra="forbid", frozen=True):

@@ -5,7 +5,7 @@ from typing import Any
 from openenv.core.client_types import StepResult
 from openenv.core.env_client import EnvClient
 
-from opencode_openenv.addresses import with_token, without_secrets
+from opencode_openenv.client import with_token, without_secrets
 from opencode_openenv.tbench2.models import Tbench2Action, Tbench2Observation, Tbench2State
 
 
