@@ -94,7 +94,7 @@ of `verifiers.v1.graph.prepare_turn`, kept on its `PendingTurn`, would end it, a
 
 @contextmanager
 def finding_own_nodes() -> Iterator[None]:
-    """Serve one call."""
+    """Let the graph find the nodes of the call that is served in the block, which `follow` names."""
     token = _path.set({})
     try:
         yield

@@ -321,7 +321,7 @@ class Call:
 
     @property
     def is_main(self) -> bool:
-        """Whether it is no sub call."""
+        """Whether it is the main agent's, or of a program that says nothing."""
         return self.sub is None
 
 

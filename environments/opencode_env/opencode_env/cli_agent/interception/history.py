@@ -155,7 +155,7 @@ class Restored:
 
     @property
     def end(self) -> int | None:
-        """The last node."""
+        """The last node of that part; None while it has none."""
         return self.path[-1] if self.path else None
 
     def result_of(self, echo: WireMessage) -> CallIds | None:

@@ -95,7 +95,7 @@ class CallSlots(FirstCome):
 
     @property
     def waiting(self) -> int:
-        """Calls in the queue."""
+        """How many calls wait for a place."""
         return sum(not given.done() for _, given in self._waiting)
 
     async def place(self, until_end: ExitStack) -> bool:
@@ -168,7 +168,7 @@ class CallTally:
 
     @property
     def calls(self) -> int:
-        """All calls: answered, failed, refused."""
+        """How many calls were answered, failed or were refused."""
         return self.turns + self.errors
 
     def add(self, call: ModelCall, nodes: list[MessageNode]) -> None:
@@ -398,7 +398,7 @@ class _Shortening:
         self._left = MAX_PROGRAM_TEXT
 
     def of(self, value: BaseModel) -> Any:
-        """A model of the same type."""
+        """The same value, with its long texts cut."""
         if bytes_of(value) <= _SHOWN:
             return value.model_copy()
         return type(value).model_validate(self._cut(value.model_dump()))

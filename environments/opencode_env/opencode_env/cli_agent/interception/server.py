@@ -112,15 +112,15 @@ class RoleInterceptionServer(InterceptionServer):
         return len(self._gateways)
 
     async def start(self) -> None:
-        """Listen, and look after idle connections and requests that are nobody's."""
+        """Listen, and look after idle connections and unauthenticated requests."""
         await super().start()
         self.stack.push_async_callback(self._kept.close)
         assert self.runner is not None
         assert self.runner.server is not None
-        self._hold_back_strangers(self.runner.app, self.runner.server)
+        self._hold_back_unauthenticated(self.runner.app, self.runner.server)
         await self.stack.enter_async_context(self._idle.closing(self.runner.server))
 
-    def _hold_back_strangers(self, app: web.Application, server: web.Server) -> None:
+    def _hold_back_unauthenticated(self, app: web.Application, server: web.Server) -> None:
         """Let all requests that belong to no rollout, or to nothing that is served, share one CPU budget: whoever sends
         them waits for the others of their kind, and for nobody else's."""
         paths = frozenset(one.canonical for one in app.router.resources())
