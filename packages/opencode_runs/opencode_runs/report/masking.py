@@ -12,50 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 MASK = "[masked]"
-SHORT = 1000
-"""Bytes below which each word is looked for by itself."""
-BLOCK = 1 << 20
-_FACTOR, _SHIFT = np.uint32(2654435761), np.uint32(15)
-_THREE = np.uint32(0xFFFFFF)
-
-
-class Words:
-    """ASCII words of at least three characters, of which most texts hold none: that is found fast.
-
-    Looking for sixty words one by one takes longer than writing the page does. Of each word three bytes are chosen; a
-    table says of any three bytes of a text whether they may be such ones, and only there a word is looked for.
-    """
-
-    def __init__(self, words: Iterable[str]) -> None:
-        self._words = {word: word.encode() for word in sorted(words)}
-        self._places: defaultdict[bytes, list[tuple[str, int]]] = defaultdict(list)
-        self._table = np.zeros(1 << 17, dtype=bool)
-        for word, spelled in self._words.items():
-            at = max(range(len(spelled) - 2), key=lambda at: sum(not chr(c).islower() for c in spelled[at : at + 3]))
-            three = spelled[at : at + 3]
-            self._places[three].append((word, at))
-            self._table[_hashed(np.frombuffer(three + b"\0", "<u4"))] = True
-
-    def found_in(self, text: bytes) -> set[str]:
-        """The words that stand in a text."""
-        if len(text) < SHORT:
-            return {word for word, spelled in self._words.items() if spelled in text}
-        found: set[str] = set()
-        for begin in range(0, len(text), BLOCK):
-            block = text[begin : begin + BLOCK + 2] + b"\0\0\0\0"
-            for shift in range(4):
-                fours = np.frombuffer(block, "<u4", count=(len(block) - shift) // 4, offset=shift)
-                for number in np.flatnonzero(self._table[_hashed(fours)]).tolist():
-                    at = begin + shift + 4 * number
-                    for word, before in self._places.get(text[at : at + 3], ()):
-                        if word not in found and text.startswith(self._words[word], at - before) and at >= before:
-                            found.add(word)
-        return found
-
-
-def _hashed(fours: np.ndarray) -> np.ndarray:
-    """Where the table has the first three bytes of each four."""
-    return ((fours & _THREE) * _FACTOR) >> _SHIFT
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,14 +19,14 @@ class Rule:
     """A kind of secret: around each of `hints` (small letters) `pattern` is searched, and its second group masked."""
 
     name: str
-    hints: tuple[str, ...]
+    hints: tuple[bytes, ...]
     pattern: re.Pattern[str]
     whole: bool
-    """Whether a secret may stand far from its hint, so that the whole text is searched."""
+    """Whether a secret may stand far from its hint, so that the whole text is searched; these rules come first."""
 
 
 def _rule(name: str, hints: str, pattern: str, *, whole: bool = False, more: Sequence[str] = ()) -> Rule:
-    return Rule(name, (*hints.split(), *more), re.compile(pattern), whole)
+    return Rule(name, tuple(hint.encode() for hint in (*hints.split(), *more)), re.compile(pattern), whole)
 
 
 _COLOUR = r"(?:\x1b|\\{1,4}u001[bB])\[[0-9;]{0,16}[mK]"
@@ -107,17 +63,17 @@ RULES = (
     _rule(
         "end of a private key", "private", rf"()(?:({_LINES})(?=-----END [A-Z ]{{0,40}}PRIVATE)|{_LINES})", whole=True
     ),
-    _rule("bearer token", "bearer", r"(?i)(bearer(?:\s|%20){1,4})((?=\S{0,200}\d|\S{24})[A-Za-z0-9._~+/=-]{12,})"),
-    _rule(
-        "authorization header",
-        "authorization",
-        rf"(?i)(authorization{_IS}(?:basic|bearer|token|apikey|negotiate)\s{{1,4}})(?!\[)([^\s\"'\\]{{8,}})",
-    ),
     _rule(
         "cookie",
         "cookie",
         rf"(?i)(cookie{_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE})([\w.-]{{1,64}}=[^\"'\\\r\n]{{8,}})",
         whole=True,
+    ),
+    _rule("bearer token", "bearer", r"(?i)(bearer(?:\s|%20){1,4})((?=\S{0,200}\d|\S{24})[A-Za-z0-9._~+/=-]{12,})"),
+    _rule(
+        "authorization header",
+        "authorization",
+        rf"(?i)(authorization{_IS}(?:basic|bearer|token|apikey|negotiate)\s{{1,4}})(?!\[)([^\s\"'\\]{{8,}})",
     ),
     _rule("sk- key", "sk-", rf"({_begins('sk-')})((?=[\w-]{{0,200}}\d)[A-Za-z0-9_-]{{16,}})"),
     _rule(
@@ -185,10 +141,9 @@ RULES = (
         ],
     ),
 )
-_HINTS = Words({hint for rule in RULES for hint in rule.hints})
 BEFORE, BEHIND = 32, 240
-"""Characters around a hint that a rule reads at most, but for the secret itself, which no space or quote interrupts."""
-_END = re.compile(r"[\s\"\\]")
+"""Bytes around a hint that a rule reads at most, but for the secret itself, which no space or quote interrupts."""
+_END = re.compile(rb"[\s\"\\]")
 
 
 @dataclass
@@ -196,24 +151,28 @@ class Masker:
     counts: Counter[str] = field(default_factory=Counter)
 
     def text(self, text: str) -> str:
-        return self._by_rules(text, rules_for(text.encode("utf-8", "replace")))
+        return self.json(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def json(self, text: bytes) -> bytes:
-        """JSON as bytes, masked; most of it holds no hint, and is not decoded."""
-        found = rules_for(text)
-        return self._by_rules(text.decode(), found).encode() if found else text
+        """JSON as bytes, masked; most of it stands near no hint, and is not decoded."""
+        found = _hints_in(text)
+        for rule in _rules_of(hint for _, hint in found):
+            if rule.whole and (changed := self._masked(text, rule)) is not text:
+                text, found = changed, _hints_in(changed)
+        parts, done = [], 0
+        for start, end, hints in _surroundings(text, found):
+            part = text[start:end]
+            for rule in _rules_of(hints):
+                part = part if rule.whole else self._masked(part, rule)
+            parts += [text[done:start], part]
+            done = end
+        return b"".join([*parts, text[done:]]) if parts else text
 
-    def _by_rules(self, text: str, found: dict[Rule, list[str]]) -> str:
-        small = _in_small_letters(text) if found else ""
-        for rule, hints in found.items():
-            parts, done = [], 0
-            for start, end in _surroundings(small, rule, hints):
-                masked = rule.pattern.sub(functools.partial(self.mask, rule=rule), text[start:end])
-                parts += [text[done:start], masked]
-                done = end
-            if parts and (changed := "".join([*parts, text[done:]])) != text:
-                text, small = changed, _in_small_letters(changed)
-        return text
+    def _masked(self, text: bytes, rule: Rule) -> bytes:
+        # A part may begin or end within a character.
+        decoded = text.decode("utf-8", "surrogateescape")
+        masked = rule.pattern.sub(functools.partial(self.mask, rule=rule), decoded)
+        return text if masked == decoded else masked.encode("utf-8", "surrogateescape")
 
     def mask(self, match: re.Match[str], rule: Rule) -> str:
         """What stands instead of a match of a rule's pattern."""
@@ -226,40 +185,54 @@ class Masker:
         return match.group(1) + secret[: int(escaped)] + MASK
 
 
-def hints_in(text: bytes) -> set[str]:
-    return _HINTS.found_in(text.lower())
+def holds_hint(text: bytes) -> bool:
+    """Whether a secret may stand in a text."""
+    return bool(_hints_in(text))
 
 
-def rules_for(text: bytes) -> dict[Rule, list[str]]:
-    """The rules that may find something in a text, in their order, with their hints that stand in it."""
-    found = hints_in(text)
-    return {rule: here for rule in RULES if (here := [hint for hint in rule.hints if hint in found])} if found else {}
+def _rules_of(hints: Iterable[bytes]) -> list[Rule]:
+    """The rules that have one of the hints, in their order."""
+    found = {*hints}
+    return [rule for rule in RULES if not found.isdisjoint(rule.hints)] if found else []
 
 
-def _in_small_letters(text: str) -> str:
-    """The text in small letters, at the same places: of one letter they would be two."""
-    return text.replace("\u0130", "I").lower()
+_FACTOR, _SHIFT, _THREE = np.uint32(2654435761), np.uint32(15), np.uint32(0xFFFFFF)
 
 
-def _surroundings(small: str, rule: Rule, hints: list[str]) -> list[tuple[int, int]]:
-    """Where a rule may find something in a text, given in small letters, in order; none reaches into another."""
-    if rule.whole:
-        return [(0, len(small))]
+def _hashed(fours: np.ndarray) -> np.ndarray:
+    """Where the table has the first three bytes of each four."""
+    return ((fours & _THREE) * _FACTOR) >> _SHIFT
+
+
+_TABLE = np.zeros(1 << 17, dtype=bool)
+"""Of any three bytes, whether they may be those of a hint that are hardly ever there by chance."""
+_THREES: defaultdict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
+"""The hints by these bytes, and where in the hint they are."""
+for _hint in {hint for rule in RULES for hint in rule.hints}:
+    _at = max(range(len(_hint) - 2), key=lambda at: sum(not chr(c).islower() for c in _hint[at : at + 3]))
+    _THREES[_hint[_at : _at + 3]].append((_hint, _at))
+    _TABLE[_hashed(np.frombuffer(_hint[_at : _at + 3] + b"\0", "<u4"))] = True
+
+
+def _hints_in(text: bytes) -> list[tuple[int, bytes]]:
+    """Where hints stand in a text, in order: looking for each of a hundred by itself takes longer than all else."""
+    small = text.lower() + b"\0\0\0\0"
     places: list[int] = []
-    for hint in hints:
-        place = small.find(hint)
-        while place >= 0:
-            places.append(place)
-            place = small.find(hint, place + 1)
-    found: list[tuple[int, int]] = []
-    for place in sorted(places):
-        start = max(0, place - BEFORE)
-        if found and start <= found[-1][1] and place + BEHIND <= found[-1][1]:
-            continue
-        ends = _END.search(small, place + BEHIND)
-        end = ends.start() if ends else len(small)
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], end)
-        else:
-            found.append((start, end))
-    return found
+    for shift in range(4):
+        fours = np.frombuffer(small, "<u4", count=(len(small) - shift) // 4, offset=shift)
+        places += (4 * np.flatnonzero(_TABLE[_hashed(fours)]) + shift).tolist()
+    named = ((at - before, hint) for at in places for hint, before in _THREES.get(small[at : at + 3], ()))
+    return sorted((place, hint) for place, hint in named if place >= 0 and small.startswith(hint, place))
+
+
+def _surroundings(text: bytes, found: Iterable[tuple[int, bytes]]) -> list[tuple[int, int, set[bytes]]]:
+    """Where rules may find something, in order, and the hints that are there; none reaches into another."""
+    parts: list[tuple[int, int, set[bytes]]] = []
+    for place, hint in found:
+        start, end, hints = max(0, place - BEFORE), place + BEHIND, {hint}
+        if parts and start <= parts[-1][1]:
+            start, reached, earlier = parts.pop()
+            end, hints = max(end, reached), earlier | hints
+        ends = _END.search(text, end)
+        parts.append((start, ends.start() if ends else len(text), hints))
+    return parts

@@ -19,7 +19,7 @@ import numpy as np
 from isal import isal_zlib
 from pydantic_core import to_json
 
-from opencode_runs.report.masking import Masker, hints_in
+from opencode_runs.report.masking import Masker, holds_hint
 from opencode_runs.traces.record import PER_SAMPLED, CallRecord, EpisodeRecord, TokenNode, TraceRecord, parse_line
 from opencode_runs.trainable.findings import TraceFigures
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, trained_branches
@@ -98,7 +98,7 @@ class Cutter:
         lost, before = max(head - len(begun), tail - len(ended)), len(text) - len(ended)
         near = text[before - CONTEXT : before]
         self.near.append(near)
-        if lost > tail // 2 or (self.careful and hints_in(near.encode("utf-8", "replace"))):
+        if lost > tail // 2 or (self.careful and holds_hint(near.encode("utf-8", "replace"))):
             around = f"{text[: head + MARGIN]}{_CUT}{text[-tail - MARGIN :]}"
             begun, _, ended = self.masker.text(around).rpartition(_CUT)
             begun, ended = begun[:head], ended[-tail:]
@@ -114,7 +114,7 @@ def cut_masked(value: Any, masker: Masker, cap: int) -> tuple[Any, int]:
     """
     cutter = Cutter(masker, cap, careful=False)
     found = cutter.cut(value)
-    if hints_in("\n".join(cutter.near).encode("utf-8", "replace")):
+    if holds_hint("\n".join(cutter.near).encode("utf-8", "replace")):
         cutter = Cutter(masker, cap)
         found = cutter.cut(value)
     return found, cutter.left_out
