@@ -405,7 +405,7 @@ def cassettes(source: Path, task: str | None, trace: str | None) -> Iterator[Cas
         except (OSError, ValueError) as error:
             raise BadInputError(str(error)) from None
         return
-    (file,) = find_trace_files([source])
+    (file,) = find_trace_files([source], "eval")
     config = configuration(file.path)
     named: dict[str, None] = {}
     found = False

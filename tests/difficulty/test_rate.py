@@ -81,11 +81,17 @@ def test_a_file_of_another_format_and_a_path_that_does_not_exist_are_refused(tmp
         rate([tmp_path / "nowhere"])
 
 
-def test_a_folder_of_runs_is_refused_and_the_runs_are_named(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        write_run(tmp_path / name, attempts("a", 1))
-    with pytest.raises(BadInputError, match=r"2 runs below it \(one, two\): name those"):
-        rate([tmp_path])
+def test_of_a_folder_of_runs_all_are_read(tmp_path: Path) -> None:
+    for number, name in enumerate(("one", "two")):
+        write_run(tmp_path / name, attempts("a", number))
+    assert rewards(rate([tmp_path])) == {"a": 0.5}
+    for number in (1, 2):
+        write_run(tmp_path / "trained" / f"step_{number}", attempts("a", 1))
+    with pytest.raises(BadInputError, match=r'evaluated 2 steps \(step_1, step_2\).* for instance ".*/trained/step_2"'):
+        rate([tmp_path / "trained"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInputError, match="neither a run nor a folder of runs"):
+        rate([tmp_path / "empty"])
 
 
 def test_an_empty_run_has_no_source(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("place", "code", "said"),
     [
-        (".", 2, "2 runs below it (empty, first): name those"),
+        (".", 0, '/empty/traces.jsonl": the run has no episode yet'),
         ("empty", 1, "the runs hold no episode yet: wait for the first rollout to end"),
         ("tasks.jsonl", 2, "holds no verifiers episode"),
     ],
 )
-def test_what_is_no_run_is_refused_with_what_to_do(
+def test_what_is_no_run_or_an_empty_one_is_told(
     place: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_run(tmp_path / "first", group(1))

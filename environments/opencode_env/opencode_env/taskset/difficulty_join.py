@@ -131,7 +131,7 @@ def join(name: str, runs: Sequence[Path], output: Path, options: JoinOptions) ->
         NothingUsableError: no row matches any task.
     """
     check_output(output, force=options.force)
-    config = column_options(find_trace_files(list(runs)), options.taskset)
+    config = column_options(find_trace_files(runs, "eval"), options.taskset)
     dataset = open_dataset(name, config)
     rating = rate(list(runs), threshold=options.threshold, seat=options.seat)
     sources = _choose_sources(rating, options)

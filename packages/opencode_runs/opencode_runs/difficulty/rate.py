@@ -272,6 +272,6 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
     """
     reading = Reading(lines_of)
     rating = Rating(threshold, runs=reading.runs)
-    for file, episode in reading.episodes(find_trace_files(paths)):
+    for file, episode in reading.episodes(find_trace_files(paths, "eval")):
         rating.count(RatedEpisode.of(episode, tries(episode, seat)), file.settings.model)
     return rating

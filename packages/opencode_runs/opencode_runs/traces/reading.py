@@ -2,7 +2,7 @@
 
 `vf-eval` writes `RUN/traces.jsonl` and `RUN/configs/resolved/eval.json` (verifiers 0.4, `cli/output.py`).
 prime-rl's file monitor writes `RUN/rollouts/step_N/{train,eval}/{all,effective}/traces.jsonl`, where `effective`
-repeats a part of `all`: for rating only `eval/all` is read, and of one step, because every step is another policy.
+repeats a part of `all`.
 
 Memory holds one line, and one integer per episode (about 100 bytes; a trace is a thousand times that), so that an
 episode found twice (a copied run, prime-rl's `effective` next to `all`) counts once.
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import AliasPath, BaseModel, Field, ValidationError, ValidationInfo, computed_field, field_validator
 
@@ -22,6 +22,8 @@ from opencode_runs.traces.record import EpisodeRecord, LineError, VersionError, 
 
 TRACES_FILE = "traces.jsonl"
 MAX_NAMED = 5
+PRIME_RL = ("*/all/", "step_*/*/all/", "step_*/", "rollouts/step_*/*/all/", "rollouts/step_*/")
+"""Where the traces of a step stand in it, in the folder of its steps, and in the whole run."""
 
 
 class RunSettings(BaseModel, protected_namespaces=()):
@@ -54,17 +56,53 @@ class TraceFile:
     """Empty if the run has no saved config that can be read."""
 
 
-def find_trace_files(paths: list[Path], *, training: bool = False) -> list[TraceFile]:
-    """Find the trace file of each run directory (or file) named; the same file named twice is read once.
+def find_trace_files(paths: Sequence[Path], kind: Literal["", "eval", "train"] = "") -> list[TraceFile]:
+    """The trace files at `paths`: of a run, a file itself, a training run of prime-rl, or all runs of a folder; the
+    same file named twice is read once.
 
-    With `training`, a prime-rl run stands for its training rollouts, of every step.
+    Of prime-rl's steps, `eval` reads the evaluation of one, and `train` the training rollouts of all.
 
     Raises:
-        BadInputError: a path does not exist or holds no run, or not exactly one.
+        BadInputError: nothing that can be read is there, or several evaluated steps, each of another policy.
     """
-    places = [place for path in paths for place in (_training_files(path) if training else []) or [_locate(path)]]
-    files = dict.fromkeys(place.resolve() for place in places)
+    files = dict.fromkeys(place.resolve() for path in paths for place in _places(path, kind))
     return [TraceFile(file, _size(file), _settings(file)) for file in files]
+
+
+def _places(path: Path, kind: str) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.exists():
+        raise BadInputError(f'run "{path}" does not exist')
+    if (path / TRACES_FILE).is_file():
+        return [path / TRACES_FILE]
+    found = [place for pattern in PRIME_RL for place in path.glob(f"{pattern}{TRACES_FILE}")]
+    if found:
+        return _of_kind(path, sorted(found, key=lambda file: (_kind(file), _step(file) or 0, file)), kind)
+    found = sorted(path.glob(f"*/{TRACES_FILE}"), key=_by_number)
+    if not found:
+        raise BadInputError(f'"{path}" holds no {TRACES_FILE}: it is neither a run nor a folder of runs')
+    return found
+
+
+def _of_kind(path: Path, found: list[Path], kind: str) -> list[Path]:
+    """What is read of prime-rl's files: `effective` repeats a part of `all`, and every step is another policy."""
+    training = [place for place in found if _kind(place) == "train"]
+    if not kind or (kind == "train" and training):
+        return training if kind else found
+    evaluated = [place for place in found if place not in training]
+    if not evaluated:
+        raise BadInputError(
+            f'prime-rl run "{path}" has no eval traces (rollouts/step_N/eval/all/{TRACES_FILE}); '
+            f"to rate training rollouts, name one {TRACES_FILE} itself"
+        )
+    if len(evaluated) > 1:
+        named = ", ".join(f"step_{_step(place)}" for place in evaluated[:MAX_NAMED])
+        raise BadInputError(
+            f'prime-rl run "{path}" evaluated {len(evaluated)} steps ({named}), each another policy: '
+            f'name one, for instance "{evaluated[-1].parents[2 if _kind(evaluated[-1]) else 0]}"'
+        )
+    return evaluated
 
 
 def _settings(trace_file: Path) -> RunSettings:
@@ -88,48 +126,6 @@ def _size(file: Path) -> int:
         raise BadInputError(f'cannot read traces "{file}": {error.strerror}') from None
 
 
-def _training_files(path: Path) -> list[Path]:
-    """The training traces of a prime-rl run, or of one step of it, by step; empty if it is not one."""
-    pattern = f"train/all/{TRACES_FILE}"
-    found = [place for where in ("", "step_*/", "rollouts/step_*/") for place in path.glob(f"{where}{pattern}")]
-    return sorted(found, key=lambda place: (len(place.parts[-4]), place))
-
-
-def _locate(path: Path) -> Path:
-    if path.is_file():
-        return path
-    if not path.exists():
-        raise BadInputError(f'run "{path}" does not exist')
-    for place in (path / TRACES_FILE, path / "eval" / "all" / TRACES_FILE):
-        if place.is_file():
-            return place
-    steps = path / "rollouts" if (path / "rollouts").is_dir() else path
-    if any(steps.glob("step_*")):
-        return _one_step(path, steps)
-    nested = sorted(file.parent.name for file in path.glob(f"*/{TRACES_FILE}"))
-    more = ", …" if len(nested) > MAX_NAMED else ""
-    hint = f", but {len(nested)} runs below it ({', '.join(nested[:MAX_NAMED])}{more}): name those"
-    hint = hint if nested else ": it is not a run directory of vf-eval or prime-rl"
-    raise BadInputError(f'run "{path}" has no {TRACES_FILE}{hint}')
-
-
-def _one_step(path: Path, steps: Path) -> Path:
-    """The eval traces of a prime-rl run that evaluated once."""
-    found = sorted(steps.glob(f"step_*/eval/all/{TRACES_FILE}"))
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise BadInputError(
-            f'prime-rl run "{path}" has no eval traces (rollouts/step_N/eval/all/{TRACES_FILE}); '
-            f"to rate training rollouts, name one {TRACES_FILE} itself"
-        )
-    named = ", ".join(sorted(file.parents[2].name for file in found)[:MAX_NAMED])
-    raise BadInputError(
-        f'prime-rl run "{path}" evaluated {len(found)} steps ({named}), each another policy: '
-        f'name one, for instance "{found[-1].parents[2]}"'
-    )
-
-
 STEPPED = re.compile(r"step_(\d+)$")
 
 
@@ -144,28 +140,14 @@ class Run:
 
 
 def find_runs(paths: list[Path]) -> list[Run]:
-    """The runs at `paths`: a run, a trace file, a training run of prime-rl with all its steps, or a folder of runs.
+    """The runs at `paths`, of a training run all its steps, with labels that tell them apart.
 
     Raises:
         BadInputError: nothing that can be read is there.
     """
-    files = dict.fromkeys(place for path in paths for place in _places(path))
-    runs = [_run(file) for file in find_trace_files(list(files))]
+    runs = [_run(file) for file in find_trace_files(paths)]
     labels = [run.label for run in runs]
     return [run if labels.count(run.label) == 1 else Run(run.file, _longer(run), run.series, run.step) for run in runs]
-
-
-def _places(path: Path) -> list[Path]:
-    if path.is_file() or not path.is_dir() or (path / TRACES_FILE).is_file():
-        return [path]
-    for base in ("", "rollouts/"):
-        found = [*path.glob(f"{base}step_*/*/all/{TRACES_FILE}"), *path.glob(f"{base}step_*/{TRACES_FILE}")]
-        if found:
-            return sorted(found, key=lambda file: (_kind(file), _step(file) or 0, file))
-    found = [*path.glob(f"*/all/{TRACES_FILE}")] or sorted(path.glob(f"*/{TRACES_FILE}"), key=_by_number)
-    if not found:
-        raise BadInputError(f'"{path}" holds no {TRACES_FILE}: it is neither a run nor a folder of runs')
-    return found
 
 
 def _by_number(file: Path) -> tuple[object, ...]:

@@ -181,7 +181,7 @@ def inspect(
     """
     reading = Reading(lines_of)
     inspector, inspection = Inspector(max_tokens, vocabulary), Inspection(allowed)
-    for file, episode in reading.episodes(find_trace_files(paths, training=True)):
+    for file, episode in reading.episodes(find_trace_files(paths, "train")):
         inspection.add(file, inspector.inspect(file, episode))
     return inspection.report(reading.runs)
 

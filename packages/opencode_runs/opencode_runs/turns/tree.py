@@ -45,7 +45,7 @@ def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
     """
     reading = Reading(lines_of)
     found: dict[str, Rollout] = {}
-    for _, episode in reading.episodes(find_trace_files(list(runs))):
+    for _, episode in reading.episodes(find_trace_files(runs, "eval")):
         called = episode.task_id or episode.task_name or episode.task or ""
         for trace, outcome in tries(episode):
             if trace is not None:
@@ -83,7 +83,7 @@ def find_turns(path: Path, runs: Sequence[Path] = ()) -> Turns:
         return Turns(turns=list(kept_turns(path)), rollouts=rollouts, warnings=warnings)
     rollouts, warnings = read_rollouts([path])
     more, told = read_rollouts(runs)
-    folder = find_trace_files([path])[0].settings.keep
+    folder = find_trace_files([path], "eval")[0].settings.keep
     if folder is None or not holds_kept_turns(folder):
         where = "its configuration names no --env.turns.keep" if folder is None else f'there are none in "{folder}"'
         raise BadInputError(f'run "{path}" kept no turns: {where}; name the folder of kept turns itself')
