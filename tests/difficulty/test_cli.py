@@ -121,7 +121,7 @@ def test_what_is_wrong_with_a_run_is_one_line(
     ("arguments", "words"),
     [
         (["rate", "nowhere"], 'run "nowhere" does not exist'),
-        (["rate"], "required: RUN_DIR"),
+        (["rate"], "required: RUN (see"),
         (["frobnicate"], "invalid choice"),
         (["rate", "x", "--threshold", "high"], "--threshold"),
         (["rate", "x", "-k", "0"], "between 1 and 1000"),

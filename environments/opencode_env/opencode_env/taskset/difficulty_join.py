@@ -62,6 +62,8 @@ OUR_TASKSETS = (
     "opencode_deepdive",
     "opencode_swe",
 )
+MAX_NAMED = 5
+"""Unmatched rows and tasks that are named."""
 AS_TEXT, AS_LIST, AS_IT_IS = "written as text", "written as lists", "written as it is"
 NUMBERS = {"numbers", "whole numbers", "decimal numbers"}
 
@@ -80,8 +82,6 @@ class JoinOptions:
     seat: str | None = None
     replace_columns: bool = False
     force: bool = False
-    names: int = 5
-    """How many unmatched rows and tasks are named."""
 
 
 class Leftovers(BaseModel):
@@ -90,10 +90,10 @@ class Leftovers(BaseModel):
     count: int = 0
     first: list[str] = []
 
-    def add(self, name: str, limit: int) -> None:
+    def add(self, name: str) -> None:
         """Count one more, and remember its name if there is room."""
         self.count += 1
-        if len(self.first) < limit:
+        if len(self.first) < MAX_NAMED:
             self.first.append(name)
 
     def warning(self, what: str) -> list[str]:
@@ -388,7 +388,7 @@ class Tasks:
         """The row of `figures` that is that of a dataset's row, whose position is `number`, from 1."""
         key = self._find(identity)
         if key is None:
-            self.rows_left.add(short(identity.id or identity.key or f"row {number}"), self._options.names)
+            self.rows_left.add(short(identity.id or identity.key or f"row {number}"))
             return None
         self._used[key] += 1
         return self._numbers[key]
@@ -402,7 +402,7 @@ class Tasks:
         left = Leftovers()
         for key, tally in self._tallies.items():
             if key not in self._used:
-                left.add(task_label(key, tally.task_id or tally.task_name or tally.task_prompt), self._options.names)
+                left.add(task_label(key, tally.task_id or tally.task_name or tally.task_prompt))
         return left
 
     def _find(self, identity: RowIdentity) -> str | None:
@@ -517,7 +517,7 @@ def _write(
             if dataset.rewrites:
                 for row, identity, values in zip(rows, identities, batch.to_pylist(), strict=True):
                     if written_keys.find(Row(row.origin, row.number, values)).key != identity.key:
-                        figures.changed_identity.add(row.place, options.names)
+                        figures.changed_identity.add(row.place)
             figures.rows += len(rows)
             figures.rated_rows += found.column(0).length() - found.column(0).null_count
             progress.update(len(rows))

@@ -73,14 +73,14 @@ examples:
 """
 RECOMMEND_HELP = """\
 A group of G attempts teaches a group-relative learner only if some pass and some fail. After c passes in n attempts
-and a Beta(a, b) prior, the task's pass rate is Beta(a+c, b+n-c) distributed; P(mixed) is the mean of
-1 - q^G - (1-q)^G over it, and its interval holds --credible of the posterior. A task with 0 of 8 passes may still be
-worth a group, one with 0 of 64 hardly: the attempts seen decide. The band runs from the least to the greatest mean
-reward of the tasks with P(mixed) >= -p. With --by low, the lower end of the interval has to reach -p.
+the task's pass rate is Beta(1/2+c, 1/2+n-c) distributed; P(mixed) is the mean of 1 - q^G - (1-q)^G over it, and its
+interval holds 90 % of the posterior. A task with 0 of 8 passes may still be worth a group, one with 0 of 64 hardly: the
+attempts seen decide. The band runs from the least to the greatest mean reward of the tasks with P(mixed) >= -p. A
+task with so few attempts that it would teach whatever their outcome is not said to.
 
 examples:
   opencode-difficulty recommend rated.parquet -G 16
-  opencode-difficulty recommend rated.parquet -G 16 -p 0.8 --by low
+  opencode-difficulty recommend rated.parquet -G 16 -p 0.8
 """
 
 
@@ -99,16 +99,10 @@ _finite = checked(float, math.isfinite, "is not a finite number")
 _share = checked(float, lambda value: 0 < value < 1, "does not lie between 0 and 1")
 _positive = checked(int, lambda value: 1 <= value <= 1000, "does not lie between 1 and 1000")
 _group = checked(int, lambda value: value >= 2, "is too small: a group needs at least 2 attempts")
-_part = checked(float, lambda value: 0 < value < math.inf, "is not positive: both parts of the prior must be")
 
 
 def _ks(text: str) -> list[int]:
     return sorted({_positive(part) for part in text.split(",")})
-
-
-def _prior(text: str) -> tuple[float, float]:
-    a, b = map(_part, text.split(","))
-    return a, b
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -146,14 +140,12 @@ def _join_options(parser: Parser) -> None:
         help="a column option of the taskset, such as question_key=problem, if the runs' configs do not say it",
     )  # fmt: skip
     parser.add_argument("--replace-columns", action="store_true", help="replace figures that the dataset has already")
-    parser.add_argument("--names", type=whole, default=5, metavar="N", help="unmatched things to name (default 5)")
     _add_force(parser)
 
 
 def _show_options(parser: Parser) -> None:
     _add_rated(parser)
     _add_band(parser)
-    parser.add_argument("--bins", type=_positive, default=10, metavar="N", help="bins of the histogram (default 10)")
     parser.add_argument("--rows", type=whole, default=5, metavar="N", help="rows to list per band (default 5)")
     parser.add_argument("--png", type=Path, metavar="FILE", help="also draw a plot (needs opencode-runs[plot])")
     _add_force(parser)
@@ -179,22 +171,10 @@ def _recommend_options(parser: Parser) -> None:
         metavar="P",
         help="a task teaches if P(mixed) is at least this (default 0.5)",
     )
-    parser.add_argument(
-        "--by",
-        choices=("mean", "low"),
-        default="mean",
-        help="what must reach -p: the mean of P(mixed), or the low end of its interval (default mean)",
-    )
-    parser.add_argument(
-        "--credible", type=_share, default=0.9, metavar="P", help="probability that the interval covers (default 0.9)"
-    )
-    parser.add_argument(
-        "--prior", type=_prior, default=(0.5, 0.5), metavar="A,B", help="Beta prior of pass rates (default 0.5,0.5)"
-    )
 
 
 def _add_runs(parser: Parser) -> None:
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="run directory, or its traces.jsonl")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run, a trace file, or a folder of runs")
     parser.add_argument(
         "--threshold", type=_finite, default=1.0, metavar="R", help="reward at which an attempt passes (default 1)"
     )
@@ -255,7 +235,7 @@ def _show(options: argparse.Namespace) -> None:
     if options.png is not None:
         check_output(options.png, force=options.force)
     thresholds = Thresholds(options.hard_below, options.easy_above)
-    answer = show(open_rated(options.rated, options.column), thresholds, bins=options.bins, first=options.rows)
+    answer = show(open_rated(options.rated, options.column), thresholds, first=options.rows)
     if options.png is not None and answer.rated:
         write_png(answer, thresholds, options.png)
     print_answer(answer, show_text(answer), as_json=options.json)
@@ -275,16 +255,10 @@ def _split(options: argparse.Namespace) -> None:
 
 def _recommend(options: argparse.Namespace) -> None:
     from opencode_runs.difficulty.rated import open_rated
-    from opencode_runs.difficulty.recommend import Prior, recommend, recommend_text
+    from opencode_runs.difficulty.recommend import recommend, recommend_text
 
-    answer = recommend(
-        open_rated(options.rated, options.column),
-        group=options.group_size,
-        probability=options.probability,
-        criterion=options.by,
-        credible=options.credible,
-        prior=Prior(*options.prior),
-    )
+    rated = open_rated(options.rated, options.column)
+    answer = recommend(rated, group=options.group_size, probability=options.probability)
     print_answer(answer, recommend_text(answer), as_json=options.json)
 
 

@@ -7,10 +7,12 @@ Code"); mean and variance in one pass by Welford's recurrence.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from opencode_runs.traces.reading import Reading, RunReport, find_trace_files, lines_of
 from opencode_runs.traces.record import EpisodeRecord, TraceRecord
@@ -98,6 +100,28 @@ def pass_at_k(attempts: int, passes: int, k: int) -> float | None:
     if k < 1 or attempts < k:
         return None
     return 1.0 - math.comb(attempts - passes, k) / math.comb(attempts, k)
+
+
+GRID = 4000
+"""Points of the grid; they lie evenly in the angle of q = sin²(angle), close together near 0 and 1."""
+
+
+def credible_interval(
+    passes: float, attempts: int, credible: float, figure: Callable[[np.ndarray], np.ndarray] = lambda rates: rates
+) -> tuple[float, float]:
+    """Between which a figure of the pass rate lies with probability `credible`, after so many passes.
+
+    The rate is Beta(1/2 + passes, 1/2 + fails) distributed (Jeffreys' prior), and the interval is the central one.
+    """
+    angles = (np.arange(GRID) + 0.5) / GRID * math.pi / 2
+    # Substituting q = sin²(angle) multiplies the density by 2 sin cos, which tames its ends.
+    logs = 2 * passes * np.log(np.sin(angles)) + 2 * (attempts - passes) * np.log(np.cos(angles))
+    values = figure(np.sin(angles) ** 2)
+    order = np.argsort(values)
+    seen = np.cumsum(np.exp(logs - logs.max())[order])
+    tail = (1 - credible) / 2
+    low, high = values[order][np.searchsorted(seen, [tail * seen[-1], (1 - tail) * seen[-1]])]
+    return float(low), float(high)
 
 
 @dataclass(slots=True)

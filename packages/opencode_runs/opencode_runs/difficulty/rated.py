@@ -137,6 +137,7 @@ def _label(value: object, number: int) -> str:
 
 
 BAR_WIDTH = 50
+BINS = 10
 
 
 class BandFigures(BaseModel):
@@ -159,15 +160,15 @@ class ShowFigures(BaseModel):
     """What `join` recorded about the runs."""
 
 
-def show(rated: RatedFile, thresholds: Thresholds, *, bins: int, first: int) -> ShowFigures:
+def show(rated: RatedFile, thresholds: Thresholds, *, first: int) -> ShowFigures:
     """Work out the histogram and bands of a rated file; `first` rows of each band are named."""
     low, high = rated.reach()
     found = ShowFigures(
         path=str(rated.path),
         column=rated.column,
         rows=rated.rows,
-        edges=[low + (high - low) * i / bins for i in range(bins + 1)],
-        counts=[0] * bins,
+        edges=[low + (high - low) * i / BINS for i in range(BINS + 1)],
+        counts=[0] * BINS,
         bands={band: BandFigures(condition=thresholds.describe(band)) for band in Band},
         about=rated.about,
     )
@@ -181,7 +182,7 @@ def show(rated: RatedFile, thresholds: Thresholds, *, bins: int, first: int) -> 
             found.rated += 1
             total += row.reward
             # The slack puts 0.3, which is not three times 0.1 in floats, where it belongs.
-            found.counts[min(int((row.reward - low) / (high - low) * bins + 1e-9), bins - 1)] += 1
+            found.counts[min(int((row.reward - low) / (high - low) * BINS + 1e-9), BINS - 1)] += 1
     found.mean = total / found.rated if found.rated else None
     return found
 

@@ -1,44 +1,24 @@
 """Which tasks teach: the band of mean rewards whose groups of G are likely to have mixed outcomes.
 
 A task passes with an unknown probability q. A group of G attempts teaches a group-relative learner something only if
-some pass and some fail: P(mixed | q) = 1 - q^G - (1-q)^G. After c passes in n attempts, and before that a
-Beta(a, b) prior, q is Beta(a+c, b+n-c) distributed, so the mean of P(mixed) has a closed form by
-E[q^G] = prod_{i<G} (A+i)/(A+B+i). Its credible interval is worked out on a grid.
+some pass and some fail: P(mixed | q) = 1 - q^G - (1-q)^G. After c passes in n attempts q is Beta(1/2+c, 1/2+n-c)
+distributed (Jeffreys' prior), so the mean of P(mixed) has a closed form by E[q^G] = prod_{i<G} (A+i)/(A+B+i).
 """
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel
 
 from opencode_runs.command import BadInputError, NothingUsableError, table
+from opencode_runs.difficulty.rate import credible_interval
 from opencode_runs.difficulty.rated import RatedFile
 
-Criterion = Literal["mean", "low"]
 MAX_LINES = 40
-GRID = 2000
-"""Points of the grid; they lie evenly in the angle of q = sin²(angle), close together near 0 and 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """A Beta(a, b) belief about pass rates before any attempt; Jeffreys' a = b = 1/2 leans to the ends."""
-
-    a: float = 0.5
-    b: float = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Mixed:
-    """The probability that a group has mixed outcomes: its posterior mean and credible interval."""
-
-    mean: float
-    low: float
-    high: float
+CREDIBLE = 0.9
+"""Of the interval of P(mixed)."""
 
 
 class AlikeTasks(BaseModel):
@@ -52,6 +32,8 @@ class AlikeTasks(BaseModel):
     """Posterior mean of the probability that a group has mixed outcomes."""
     low: float
     high: float
+    told: bool = True
+    """Whether the attempts are enough to tell tasks that teach from others."""
     useful: bool = False
     in_band: bool = False
 
@@ -61,15 +43,12 @@ class RecommendFigures(BaseModel):
     column: str
     group_size: int
     probability: float
-    criterion: Criterion
-    credible: float
-    prior: tuple[float, float]
     rows: int
     unrated: int
     untold: int
-    """Tasks with one attempt, which is always alike with itself: whether they teach cannot be told."""
+    """Tasks with too few attempts to tell whether they teach."""
     useful: int
-    """Tasks of at least two attempts whose P(mixed) reaches the probability asked for."""
+    """Other tasks, whose P(mixed) reaches the probability asked for."""
     min_avg_reward: float
     max_avg_reward: float
     kept: int
@@ -95,30 +74,34 @@ class RecommendFigures(BaseModel):
         )
 
 
-def recommend(
-    rated: RatedFile, *, group: int, probability: float, criterion: Criterion, credible: float, prior: Prior
-) -> RecommendFigures:
+def recommend(rated: RatedFile, *, group: int, probability: float) -> RecommendFigures:
     """Propose the band of `rated` that keeps every task with P(mixed in a group of `group`) >= `probability`.
 
     Raises:
         BadInputError: the file does not say how many attempts passed.
-        NothingUsableError: no row is rated, none has two attempts, or no task reaches the probability.
+        NothingUsableError: no row is rated, the attempts are too few to tell, or no task reaches the probability.
     """
-    alike = _alike(rated, group, credible, prior)
-    told = [found for found in alike if found.attempts > 1]
+    alike = _alike(rated, group)
+    for found in alike:
+        # Else each outcome would have reached it, also that of a task that never passed.
+        found.told = found.attempts > 1 and mixed_probability(0, found.attempts, group)[0] < probability
+    told = [found for found in alike if found.told]
     if not told:
+        most = max(found.attempts for found in alike)
+        _, low, high = mixed_probability(0, most, group)
         raise NothingUsableError(
-            f"every task has one attempt, which cannot tell whether those of a group of {group} would differ: play "
-            "each task several times, as with `vf-eval -r 8`, and rate and join those"
+            f"no task has more attempts than {most}, after which the interval of P(mixed) in a group of {group} is too "
+            f"wide to tell which tasks teach ({low:.2f} to {high:.2f} where none passed): play each task several times, "
+            "as with `vf-eval -r 8`, and rate and join those, or raise -p"
         )
     for found in told:
-        found.useful = _judged(found, criterion) >= probability
+        found.useful = found.mixed >= probability
     useful = [found for found in told if found.useful]
     if not useful:
-        best = max(told, key=lambda found: _judged(found, criterion))
+        best = max(told, key=lambda found: found.mixed)
         raise NothingUsableError(
-            f"no task reaches P(mixed) {probability:g} in a group of {group}; the best has "
-            f"{_judged(best, criterion):.2f} ({best.passes} of {best.attempts} passed): lower -p, or raise -G"
+            f"no task reaches P(mixed) {probability:g} in a group of {group}; the best has {best.mixed:.2f} "
+            f"({best.passes} of {best.attempts} passed): lower -p, or raise -G"
         )
     low, high = useful[0].avg_reward, useful[-1].avg_reward
     for found in alike:
@@ -129,12 +112,9 @@ def recommend(
         column=rated.column,
         group_size=group,
         probability=probability,
-        criterion=criterion,
-        credible=credible,
-        prior=(prior.a, prior.b),
         rows=rated.rows,
         unrated=rated.rows - sum(found.tasks for found in alike),
-        untold=sum(found.tasks for found in alike if found.attempts == 1),
+        untold=sum(found.tasks for found in alike if not found.told),
         useful=sum(found.tasks for found in useful),
         min_avg_reward=low,
         max_avg_reward=high,
@@ -146,20 +126,19 @@ def recommend(
 
 def recommend_text(figures: RecommendFigures) -> str:
     yes = {True: "yes", False: "no"}
-    untold = f", {figures.untold:,} with one attempt, which cannot tell" if figures.untold else ""
+    untold = f", {figures.untold:,} with too few attempts to tell" if figures.untold else ""
     rows = [
         [f"{o.passes}/{o.attempts}", f"{o.avg_reward:.3f}", f"{o.tasks:,}", f"{o.mixed:.2f}",
-         f"{o.low:.2f} to {o.high:.2f}", yes[o.useful] if o.attempts > 1 else "?", yes[o.in_band]]
+         f"{o.low:.2f} to {o.high:.2f}", yes[o.useful] if o.told else "?", yes[o.in_band]]
         for o in figures.outcomes[:MAX_LINES]
     ]  # fmt: skip
-    header = ["passed", "reward", "tasks", "P(mixed)", f"{figures.credible:.0%} interval", "teaches", "in band"]
+    header = ["passed", "reward", "tasks", "P(mixed)", f"{CREDIBLE:.0%} interval", "teaches", "in band"]
     body = table(header, rows)
     if len(figures.outcomes) > MAX_LINES:
         body += f"\n… {len(figures.outcomes) - MAX_LINES:,} more outcomes (all with --json)"
-    judged = "P(mixed)" if figures.criterion == "mean" else "lower end of P(mixed)"
     return f"""{body}
 
-group of {figures.group_size}, {judged} ≥ {figures.probability:g}: \
+group of {figures.group_size}, P(mixed) ≥ {figures.probability:g}: \
 {figures.useful:,} of {figures.rows:,} tasks teach ({figures.unrated:,} unrated{untold})
 band {figures.min_avg_reward:g} to {figures.max_avg_reward:g} keeps {figures.kept:,} tasks; \
 {figures.mixed_per_epoch / figures.kept:.0%} of their groups should have mixed outcomes
@@ -170,7 +149,7 @@ TOML, in the taskset's table (prime-rl: [orchestrator.train.source.env.taskset])
 {figures.toml}"""
 
 
-def _alike(rated: RatedFile, group: int, credible: float, prior: Prior) -> list[AlikeTasks]:
+def _alike(rated: RatedFile, group: int) -> list[AlikeTasks]:
     """The rated tasks, from the least mean reward to the greatest."""
     if not (rated.has("attempts") and rated.has("passes")):
         missing = f'"{rated.prefix}attempts" and "{rated.prefix}passes"'
@@ -181,42 +160,25 @@ def _alike(rated: RatedFile, group: int, credible: float, prior: Prior) -> list[
         raise NothingUsableError(f'"{rated.path}" has no rated row')
     alike = []
     for (reward, attempts, passes), tasks in sorted(tally.items()):
-        mixed = mixed_probability(passes, attempts, group, prior, credible)
+        mixed, low, high = mixed_probability(passes, attempts, group)
         alike.append(
             AlikeTasks(
-                passes=passes, attempts=attempts, avg_reward=reward, tasks=tasks,
-                mixed=mixed.mean, low=mixed.low, high=mixed.high,
+                passes=passes, attempts=attempts, avg_reward=reward, tasks=tasks, mixed=mixed, low=low, high=high
             )
-        )  # fmt: skip
+        )
     return alike
 
 
-def _judged(found: AlikeTasks, criterion: Criterion) -> float:
-    return found.mixed if criterion == "mean" else found.low
-
-
 @lru_cache(maxsize=65536)
-def mixed_probability(passes: int, attempts: int, group: int, prior: Prior, credible: float) -> Mixed:
-    """P(mixed) of a group of `group` attempts after `passes` of `attempts`, with a `credible` interval (0 to 1)."""
-    a, b = prior.a + passes, prior.b + attempts - passes
-    mean = 1.0 - _moment(a, b, group) - _moment(b, a, group)
-    low, high = _interval(a, b, group, credible)
-    return Mixed(max(0.0, mean), low, high)
+def mixed_probability(passes: int, attempts: int, group: int) -> tuple[float, float, float]:
+    """P(mixed) of a group of `group` attempts after `passes` of `attempts`: its mean, and the ends of its interval."""
 
+    def power(a: float, b: float) -> float:
+        """E[q^group] of q ~ Beta(a, b)."""
+        return math.prod((a + i) / (a + b + i) for i in range(group))
 
-def _moment(a: float, b: float, power: int) -> float:
-    """E[q^power] of q ~ Beta(a, b)."""
-    return math.prod((a + i) / (a + b + i) for i in range(power))
+    def mixed(rates: np.ndarray) -> np.ndarray:
+        return np.maximum(1 - rates**group - (1 - rates) ** group, 0)
 
-
-def _interval(a: float, b: float, group: int, credible: float) -> tuple[float, float]:
-    """The central interval of P(mixed | q) that holds `credible` of the posterior."""
-    angles = (np.arange(GRID) + 0.5) / GRID * math.pi / 2
-    # Substituting q = sin²(angle) multiplies the density by 2 sin cos, which tames its ends.
-    logs = (2 * a - 1) * np.log(np.sin(angles)) + (2 * b - 1) * np.log(np.cos(angles))
-    values = np.maximum(1 - np.sin(angles) ** (2 * group) - np.cos(angles) ** (2 * group), 0)
-    order = np.argsort(values)
-    seen = np.cumsum(np.exp(logs - logs.max())[order])
-    tail = (1 - credible) / 2
-    low, high = values[order][np.searchsorted(seen, [tail * seen[-1], (1 - tail) * seen[-1]])]
-    return float(low), float(high)
+    a, b = 0.5 + passes, 0.5 + attempts - passes
+    return max(0.0, 1.0 - power(a, b) - power(b, a)), *credible_interval(passes, attempts, CREDIBLE, mixed)

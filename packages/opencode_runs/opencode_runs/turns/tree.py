@@ -5,11 +5,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
 from pydantic import BaseModel
 
 from opencode_runs.command import BadInputError, drawing, short
-from opencode_runs.difficulty.rate import Failure, tries
+from opencode_runs.difficulty.rate import Failure, credible_interval, tries
 from opencode_runs.traces.reading import Reading, find_trace_files, lines_of
 from opencode_runs.traces.record import BranchOrigin, Origin
 from opencode_runs.turns.kept import KeptTurn, holds_kept_turns, kept_turns
@@ -92,7 +91,6 @@ def find_turns(path: Path, runs: Sequence[Path] = ()) -> Turns:
 
 
 CREDIBLE = 0.95
-_GRID = 4000
 
 
 class TurnValue(BaseModel):
@@ -164,13 +162,7 @@ def interval(rewards: Sequence[float]) -> tuple[float | None, float | None]:
     if not rewards:
         return None, None
     if all(0.0 <= one <= 1.0 for one in rewards):
-        passes = sum(rewards)
-        angles = (np.arange(_GRID) + 0.5) / _GRID * math.pi / 2
-        logs = 2 * passes * np.log(np.sin(angles)) + 2 * (len(rewards) - passes) * np.log(np.cos(angles))
-        seen = np.cumsum(np.exp(logs - logs.max()))
-        tail = (1 - CREDIBLE) / 2
-        low, high = np.sin(angles[np.searchsorted(seen, [tail * seen[-1], (1 - tail) * seen[-1]])]) ** 2
-        return float(low), float(high)
+        return credible_interval(sum(rewards), len(rewards), CREDIBLE)
     if len(rewards) < 2:
         return None, None
     half = 1.96 * statistics.stdev(rewards) / math.sqrt(len(rewards))
