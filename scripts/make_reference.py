@@ -41,6 +41,8 @@ OURS = ("rollout_sandbox", "opencode_")
 SHOWN_OF_VERIFIERS = ("verifiers.v1.configs.agent", "verifiers.v1.configs.retries", "verifiers.v1.configs.env")
 COMMANDS = {
     "opencode-report": "opencode_runs.report.__main__",
+    "opencode-report export": "opencode_runs.report.__main__ export",
+    "opencode-report bundle": "opencode_runs.report.__main__ bundle",
     "opencode-difficulty": "opencode_runs.difficulty.__main__",
     "opencode-trainable": "opencode_runs.trainable.__main__",
     "opencode-turns": "opencode_runs.turns.__main__",
@@ -52,6 +54,7 @@ COMMANDS = {
     "python -m opencode_simulation": "opencode_simulation.__main__",
     "python -m opencode_search": "opencode_search.__main__",
 }
+"""The programs by their modules; behind a module, the argument that chooses another parser."""
 NOT_SAID_BY_VERIFIERS = {
     ("--env.timeout", "episode"): "Seconds that an episode's `run()` may take. None: no limit.",
     ("--env.timeout", "finalize"): "Seconds that an environment's `finalize()` may take. None: no limit.",
@@ -235,8 +238,8 @@ def rubric_configs() -> set[type[RubricConfig]]:
     return found
 
 
-def parser_of(module: str) -> argparse.ArgumentParser:
-    """The parser of a program: what it makes of no arguments, until it would read them.
+def parser_of(module: str, *arguments: str) -> argparse.ArgumentParser:
+    """The parser of a program: what it makes of its first arguments, until it would read them.
 
     Raises:
         LookupError: it reads its arguments in another way.
@@ -249,7 +252,7 @@ def parser_of(module: str) -> argparse.ArgumentParser:
     with (
         patch.object(argparse.ArgumentParser, "parse_args", stop),
         patch.object(argparse.ArgumentParser, "parse_known_args", stop),
-        patch.object(sys, "argv", [module]),
+        patch.object(sys, "argv", [module, *arguments]),
     ):
         try:
             main()
@@ -294,8 +297,9 @@ def commands_page() -> str:
         "verifiers' own, with the [options](options.md) of the environment behind it. `opencode-check-tasks` takes "
         "those, too.",
     ]
-    for name, module in COMMANDS.items():
-        parts += command_parts(name, parser_of(module), 2)
+    for name, program in COMMANDS.items():
+        module, *arguments = program.split()
+        parts += command_parts(name, parser_of(module, *arguments), 3 if arguments else 2)
     for name, (module, config) in SERVERS.items():
         settings = importlib.import_module(module)
         for prefix, options in sections("", getattr(settings, config), None):

@@ -160,3 +160,13 @@ def test_a_number_that_no_run_has_is_a_damaged_trace_to_each_command(
     assert source["mean_tokens"] == rated["mean_tokens"] == 1080.0
     assert trainable([str(run), "--check"]) == 1
     assert "types (1)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("message", ["word " * 1000, "x" * 5000, "It failed.\n  Do that."])
+def test_the_message_of_an_error_is_whole_or_says_that_it_goes_on(tmp_path: Path, message: str) -> None:
+    error = {"type": "SandboxError", "message": message}
+    run = made.write_run(tmp_path / "run", [made.episode(1, "t", errors=[error], ok=False)])
+    (row,) = written(run, page=tmp_path / "page.html")["rows"]
+    whole = " ".join(message.split())
+    assert row["message"] == whole or (row["message"].endswith(" …") and whole.startswith(row["message"][:-2]))
+    assert {*row["message"].removesuffix(" …").split()} <= {*whole.split(), "x" * 600}

@@ -197,7 +197,7 @@ def test_a_heading_orders_a_metric_becomes_a_column_and_the_list_is_saved_as_csv
 ) -> None:
     browser.open(pages["rich"], "#/rollouts")
     column = "[...document.querySelectorAll('td[data-name=\"{}\"]')].map((cell) => cell.innerText)"
-    for name in ("tokens", "turns"):
+    for name in ("length", "turns"):
         browser.run(f"document.getElementById('by-{name}').click()")
         browser.until(f"location.hash.includes('sort=-{name}')")
         numbers = [

@@ -21,7 +21,7 @@ from opencode_runs.command import (
 DESCRIPTION = """\
 Measure how hard each task is for a model, keep the answer with the dataset, and train on the band that teaches.
 
-  rate       group the episodes of eval runs by task: reward, pass rate, pass@k, turns, tokens, errors apart
+  rate       group the episodes of eval runs by task: reward, pass rate, pass@k, turns, length, errors apart
   join       write the dataset back as Parquet with these figures (avg_reward, attempts, passes, ...)
   show       histogram and bands of a joined file
   split      one file per band: hard, medium, easy, unrated

@@ -72,7 +72,8 @@ class Figures(BaseModel):
     passes: int
     pass_rate: Annotated[float | None, Shown("pass", 2)]
     mean_turns: Annotated[float | None, Shown("turns", 1)]
-    mean_tokens: Annotated[float | None, Shown("tokens")]
+    mean_tokens: Annotated[float | None, Shown("length")]
+    """Tokens of a trace, each once."""
     timed_out: Annotated[int, Shown("timeouts")]
     errors: Annotated[int, Shown("errors")]
     unscored: Annotated[int, Shown("unscored")]

@@ -77,7 +77,7 @@ def _markdown(episode: EpisodeRecord, trace: TraceRecord) -> str:
     )
     facts = {
         "reward": "none" if trace.reward is None else f"{trace.reward:g} ({rewards})", "stop": trace.stop_condition,
-        "model": trace.model, "turns": trace.turns, "tokens": trace.num_total_tokens,
+        "model": trace.model, "turns": trace.turns, "length": trace.num_total_tokens,
         "errors": ", ".join(error.type for error in trace.errors), "trace": trace.id,
     }  # fmt: skip
     parts = [f"# {cut(episode.called)}"]

@@ -22,6 +22,8 @@ AHEAD = 16
 """Chunks that may be read before what stands before them was taken up."""
 HEAD = 160
 """Characters of the last answer that are searched without opening the rollout."""
+MESSAGE = 600
+"""Characters of an error's message."""
 PHASES = ("boot", "setup", "agent", "finalize", "scoring")
 
 
@@ -165,9 +167,12 @@ def _of_trace(episode: EpisodeRecord, trace: TraceRecord, figures: TraceFigures)
 
 
 def _message(errors: Sequence[ErrorRecord]) -> str | None:
-    """The beginning of what the last error says, on one line, by which failures are grouped."""
+    """What the last error says, on one line, by which failures are grouped; of a long one the first words."""
     said = errors[-1].message if errors else None
-    return " ".join(said[: 4 * HEAD].split())[:HEAD] if isinstance(said, str) else None
+    if not isinstance(said, str):
+        return None
+    text = " ".join(said[: 2 * MESSAGE].split())
+    return text if len(text) <= MESSAGE else f"{text[:MESSAGE].rpartition(' ')[0] or text[:MESSAGE]} …"
 
 
 def _tool_calls(trace: TraceRecord) -> dict[str, int]:

@@ -13,7 +13,7 @@ function counted(rows, of) {
 
 function figuresTable(run) {
   const ks = [...new Set(run.sources.flatMap((source) => Object.keys(source.pass_at)))].map(Number).sort((a, b) => a - b);
-  const head = ["model", "tasks", "rated", "attempts", "reward", `pass ≥ ${index.threshold}`, ...ks.map((k) => `pass@${k}`), "turns", "tokens", "timeouts", "errors", "unscored"];
+  const head = ["model", "tasks", "rated", "attempts", "reward", `pass ≥ ${index.threshold}`, ...ks.map((k) => `pass@${k}`), "turns", "length", "timeouts", "errors", "unscored"];
   const rows = run.sources.map((source) => [
     h("b", {}, source.model, run.sources.some((other) => other.env !== source.env) && ` @ ${source.env}`),
     number(source.tasks), number(source.tasks_rated), number(source.attempts),
@@ -86,7 +86,7 @@ function runCards(run, at) {
       tile(`pass rate (≥ ${index.threshold})`, number(source?.pass_rate, 2), source && `${number(source.passes)} of ${plural(source.attempts, "attempt")}`),
       tile("rollouts", number(rows.length), source && plural(sum(run.sources.map((one) => one.tasks)), "task")),
       tile("errors", number(sum(run.sources.map((one) => one.errors))), `${plural(sum(run.sources.map((one) => one.timed_out)), "timeout")}, ${number(sum(run.sources.map((one) => one.unscored)))} unscored`),
-      tile("turns, tokens", `${number(source?.mean_turns, 1)}`, source && `${number(source.mean_tokens)} tokens on average`),
+      tile("turns, length", `${number(source?.mean_turns, 1)}`, source && `${number(source.mean_tokens)} tokens long on average`),
       tokensTile(rows),
       took !== null && tile("wall time", seconds(took), `${number((60 * rows.length) / took, 1)} rollouts a minute`),
     ),
@@ -212,8 +212,8 @@ function curvesOf(name, runs) {
       card("Reward", "mean and standard error", curves(labels, [{ name: "reward", kind: "c1", values: first((source) => source.avg_reward), spread: first((source) => source.reward_stderr) }], { label: "Mean reward", low: 0, high: 1 })),
       card("pass@k", "", curves(labels, ks.map((k, i) => ({ name: `pass@${k}`, kind: `c${i + 1}`, values: first((source) => source.pass_at[k]?.value ?? null) })), { label: "pass@k", low: 0, high: 1 })),
       card("Difficulty bands", "tasks", curves(labels, [["hard", "bad"], ["medium", "warn"], ["easy", "good"]].map(([one, kind]) => ({ name: one, kind, values: band(one) })), { label: "Tasks by band", low: 0, high: 1 })),
-      card("Length", "turns", curves(labels, [{ name: "turns", kind: "c2", values: first((source) => source.mean_turns) }], { label: "Mean turns", low: 0, high: 1 })),
-      card("Tokens", "", curves(labels, [{ name: "tokens", kind: "c4", values: first((source) => source.mean_tokens) }], { label: "Mean tokens", low: 0, high: 1 })),
+      card("Turns", "", curves(labels, [{ name: "turns", kind: "c2", values: first((source) => source.mean_turns) }], { label: "Mean turns", low: 0, high: 1 })),
+      card("Length", "tokens of a trace", curves(labels, [{ name: "length", kind: "c4", values: first((source) => source.mean_tokens) }], { label: "Mean length", low: 0, high: 1 })),
       card("Errors and forks", "", curves(labels, [{ name: "errors", kind: "bad", values: of((run) => sum(run.sources.map((source) => source.errors))) }, { name: "timeouts", kind: "warn", values: of((run) => sum(run.sources.map((source) => source.timed_out))) }, { name: "forks", kind: "c3", values: of((run) => run.trainable.forks) }], { label: "Errors, timeouts, forks", low: 0, high: 1 })),
       card("Learned", "hard or medium first, easy last", tasks(moved.learned)),
       card("Forgotten", "easy first or at its best, not at the end", tasks(moved.forgotten)),

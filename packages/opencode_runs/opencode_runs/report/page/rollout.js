@@ -34,7 +34,7 @@ function heading(row, found) {
       row.stop && row.stop !== "agent_completed" && h("span", { class: "badge" }, row.stop),
       h("span", {}, row.model || ""), h("span", {}, plural(row.turns || 0, "turn")), row.subs > 0 && h("span", {}, plural(row.subs, "sub turn")),
       row.branch && h("a", { href: `#/r/${encodeURIComponent(row.branch.trace_id)}` }, `${row.branch.resumed ? "resumed at" : "went on from"} turn ${row.branch.turn} of another`),
-      h("span", {}, `${number(row.tokens)} tokens`), h("span", {}, seconds(whole_seconds(row))), index.runs.length > 1 && h("span", {}, index.runs[row.run].label),
+      h("span", {}, `${number(row.tokens)} tokens long`), h("span", {}, seconds(whole_seconds(row))), index.runs.length > 1 && h("span", {}, index.runs[row.run].label),
       h("button", { type: "button", class: "ghost", on: { click: (event) => navigator.clipboard?.writeText(location.href).then(() => (event.target.textContent = "Copied")) } }, "Copy link")));
 }
 

@@ -9,7 +9,7 @@ const whole_seconds = (row) => (row.times ? sum(["boot", "setup", "agent", "fina
 // The columns that every list has, and how a row is ordered by each; a metric is a column of its own where one asks for it.
 const COLUMNS = {
   reward: (row) => row.reward, task: (row) => String(row.task), outcome: (row) => row.outcome, stop: (row) => row.stop || "", turns: (row) => row.turns,
-  tokens: (row) => row.tokens, time: whole_seconds, tools: (row) => sum(Object.values(row.tools || {})), "last words": (row) => row.last || "",
+  length: (row) => row.tokens, time: whole_seconds, tools: (row) => sum(Object.values(row.tools || {})), "last words": (row) => row.last || "",
 };
 const metricOf = (row, name) => (row.metrics ? row.metrics[name] ?? 0 : null);
 const valueOf = (row, name) => (name in COLUMNS ? COLUMNS[name](row) : name === "cost" ? cost(row) : metricOf(row, name)) ?? null;
@@ -74,7 +74,7 @@ function rowOf(row, further) {
     cell("outcome", h("span", { class: `badge ${OUTCOME_KIND(row)}` }, row.outcome), row.forks > 0 && h("span", { class: "badge fork", title: "forks" }, `⑂ ${row.forks}`)),
     cell("stop", h("span", { class: "quiet" }, row.stop || "–")),
     cell("turns", number(row.turns), row.subs > 0 && h("small", { class: "quiet" }, ` +${number(row.subs)} sub`)),
-    cell("tokens", number(row.tokens)),
+    cell("length", number(row.tokens)),
     cell("time", seconds(whole_seconds(row))),
     further.map((name) => cell(name, name === "cost" ? dollars(cost(row) ?? 0) : number(metricOf(row, name), Number.isInteger(metricOf(row, name)) ? 0 : 3))),
     cell("tools", h("span", { class: "quiet" }, short(tools.map(([name, count]) => `${name} ${count}`).join(" · "), 60))),
@@ -184,7 +184,7 @@ async function taskView(key, filter) {
     h("h1", {}, short(String(rows[0]?.task ?? key), 90)),
     h("p", { class: "quiet" }, `${plural(all.length, "attempt")} of task ${key}`),
     all.length > 2 && h("div", { class: "chips", role: "group", "aria-label": "Two attempts side by side" }, all.slice(0, 40).map((row, i) => h("a", { class: "chip", href: mark(row), "aria-current": pair.includes(row.id) ? "true" : false }, `${i + 1}: ${rewardText(row)}`)), pair.length > 0 && h("a", { class: "chip", href: taskLink(key) }, "all")),
-    table(["run", "model", "attempts", "reward", "pass rate", "turns", "tokens", "errors", "band"],
+    table(["run", "model", "attempts", "reward", "pass rate", "turns", "length", "errors", "band"],
       figures.map(({ run, source, row }) => [run.label, source.model, number(row.attempts), number(row.avg_reward, 2) + (row.reward_stderr === null ? "" : ` ±${fixed(row.reward_stderr, 2)}`), number(row.pass_rate, 2), number(row.mean_turns, 1), number(row.mean_tokens), number(row.errors), h("span", { class: `badge ${{ hard: "bad", medium: "warn", easy: "good" }[row.band] || ""}` }, row.band)]), { class: "numbers", label: "Figures of the task" }),
     columns,
   ];
