@@ -96,7 +96,7 @@ def _make(folder: Path) -> Figures:
 
 def _ours(folder: Path) -> Figures:
     from opencode_env.taskset.difficulty_filter import FilterReport, RewardRange
-    from opencode_env.taskset.sources.part import ParquetFile
+    from opencode_env.taskset.sources import ParquetFile
 
     before, start = memory("VmRSS"), time.perf_counter()
     file = ParquetFile(str(folder / FILE))
@@ -109,7 +109,7 @@ def _first(folder: Path) -> Figures:
     from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
 
     # A taskset imports this when it is read.
-    import_module("opencode_env.taskset.sources.reading")
+    import_module("opencode_env.taskset.sources")
     before, start = memory("VmRSS"), time.perf_counter()
     config = OpenCodeTasksetConfig(
         dataset=str(folder / FILE), difficulty_key="avg_reward", min_avg_reward=LOW, max_avg_reward=HIGH

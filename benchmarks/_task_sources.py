@@ -100,7 +100,7 @@ def _folders(folder: Path) -> Figures:
 def _read(**options: str) -> Figures:
     from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
 
-    import_module("opencode_env.taskset.sources.reading")
+    import_module("opencode_env.taskset.sources")
     before, start = memory("VmRSS"), time.perf_counter()
     tasks = iter(OpenCodeTaskset(OpenCodeTasksetConfig.model_validate(options)))
     next(tasks)

@@ -46,7 +46,7 @@ COMMANDS = {
     "opencode-difficulty": "opencode_runs.difficulty.__main__",
     "opencode-trainable": "opencode_runs.trainable.__main__",
     "opencode-turns": "opencode_runs.turns.__main__",
-    "opencode-check-tasks": "opencode_env.check_tasks.cli",
+    "opencode-check-tasks": "opencode_env.check_tasks.__main__",
     "opencode-sandboxes": "rollout_sandbox.prime.command_line",
     "mathverdict": "mathverdict.__main__",
     "python -m opencode_env.demo": "opencode_env.demo",

@@ -16,10 +16,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opencode_env.check_tasks.check import MAX_UNPACKED_BYTES, Limits, misfits, text_of, texts_of, tight, words_of
-from opencode_env.check_tasks.leaks import change_of, found_in, holds, says_answer, secret_of
-from opencode_env.check_tasks.report import Finding, Report, Results, table
-from opencode_env.taskset.gold.solution import Gold, GoldError, gold_of, near_misses
+from opencode_env.check_tasks.check import Finding, Limits, Report, Results, misfits, table, tight
+from opencode_env.check_tasks.leaks import (
+    MAX_UNPACKED_BYTES,
+    change_of,
+    found_in,
+    holds,
+    says_answer,
+    secret_of,
+    text_of,
+    texts_of,
+    words_of,
+)
+from opencode_env.taskset.gold import Gold, GoldError, gold_of, near_misses
 
 from tests.check_tasks.planted import CODE, FIXED, PATCH
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.check_tasks.cli import main
+from opencode_env.check_tasks.__main__ import main
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
-from opencode_env.taskset.gold.solution import trace_for
+from opencode_env.taskset.gold import trace_for
 from rollout_sandbox.podman import PodmanBackend
 
 from tests.check_tasks.planted import FIXED, FLAWS, SOUND, TOGETHER, put, written

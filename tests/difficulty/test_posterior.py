@@ -6,7 +6,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opencode_runs.difficulty.recommend import mixed_probability
+from opencode_runs.difficulty.rated import mixed_probability
 
 
 @given(st.integers(0, 16), st.integers(0, 16), st.integers(2, 32))

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_runs.command import BadInputError
-from opencode_runs.difficulty.figures import figures
-from opencode_runs.difficulty.rate import Rating, Source, rate
+from opencode_runs.difficulty.rate import Rating, Source, figures, rate
 
 from tests.difficulty.lines import attempts, episode, trace, write_run
 

@@ -11,9 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_runs.command import BadInputError, NothingUsableError
-from opencode_runs.difficulty.figures import Band, Thresholds
-from opencode_runs.difficulty.rated import open_rated, show, show_text, split
-from opencode_runs.difficulty.recommend import RecommendFigures, recommend, recommend_text
+from opencode_runs.difficulty.rate import Band, Thresholds
+from opencode_runs.difficulty.rated import (
+    RecommendFigures,
+    open_rated,
+    recommend,
+    recommend_text,
+    show,
+    show_text,
+    split,
+)
 
 FLOATS = st.one_of(st.none(), st.just(math.nan), st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0]), st.floats(-1, 2))
 
@@ -154,7 +161,9 @@ def test_what_is_no_column_of_numbers_in_a_parquet_file_is_one_clear_error(
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_attempts_that_would_teach_whatever_their_outcome_do_not_tell(tmp_path: Path, attempts: int) -> None:
     few = [(0, attempts), (attempts, attempts)]
-    with pytest.raises(NothingUsableError, match=rf"more attempts than {attempts}, .* too wide to tell .*several times"):
+    with pytest.raises(
+        NothingUsableError, match=rf"more attempts than {attempts}, .* too wide to tell .*several times"
+    ):
         recommended(outcomes_file(tmp_path / "few.parquet", few))
     found = recommended(outcomes_file(tmp_path / "mixed.parquet", [*few, (2, 8), (6, 8)]))
     assert (found.useful, found.untold, found.kept) == (2, 2, 2)

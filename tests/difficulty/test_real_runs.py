@@ -18,10 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from opencode_env.conformance.user_home import VF_EVAL
 from opencode_env.taskset.difficulty_join import JoinOptions, join
-from opencode_runs.difficulty.figures import SourceFigures, TaskFigures, figures
-from opencode_runs.difficulty.rate import rate
-from opencode_runs.difficulty.rated import open_rated
-from opencode_runs.difficulty.recommend import recommend
+from opencode_runs.difficulty.rate import SourceFigures, TaskFigures, figures, rate
+from opencode_runs.difficulty.rated import open_rated, recommend
 
 from tests.difficulty.model_server import PlanServer
 from tests.report.reading import packed, written

@@ -8,8 +8,7 @@ import pytest
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
 from opencode_env.scripted_model.policy import ChatRequest
-from opencode_runs.difficulty.figures import figures
-from opencode_runs.difficulty.rate import rate
+from opencode_runs.difficulty.rate import figures, rate
 
 from tests.support.places import options_of, own_url
 from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi, with_opencode

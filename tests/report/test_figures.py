@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from opencode_runs.difficulty.__main__ import main as difficulty
-from opencode_runs.difficulty.figures import figures
-from opencode_runs.difficulty.rate import rate
+from opencode_runs.difficulty.rate import figures, rate
 from opencode_runs.report.writing import compare, interval
 from opencode_runs.trainable.__main__ import main as trainable
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opencode_runs.difficulty.figures import figures, rate_text
-from opencode_runs.difficulty.rate import rate
+from opencode_runs.difficulty.rate import figures, rate, rate_text
 from opencode_runs.turns.tree import read_rollouts, tree_of
 
 from tests.report import made

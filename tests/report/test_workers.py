@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from opencode_runs.command import BadInputError
-from opencode_runs.report import listing, workers, writing
-from opencode_runs.report.workers import WorkerDiedError, Workers, processors
+from opencode_runs.report import listing, writing
+from opencode_runs.report.listing import WorkerDiedError, Workers, processors
 from opencode_runs.report.writing import write_page
 from opencode_runs.traces.reading import find_runs
 
@@ -78,7 +78,7 @@ def test_results_come_in_order_and_none_is_begun_before_what_it_follows() -> Non
     assert taken == [number * number for number in range(40)]
     assert os.getpid() not in pids
     assert len(pids) <= 3
-    assert 1 <= processors() <= workers.MOST
+    assert 1 <= processors() <= listing.MAX_PROCESSES
 
 
 def test_what_a_process_raises_is_raised_here_and_one_that_dies_is_said(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from opencode_env.check_tasks.box import Box, CheckEnv
+from opencode_env.check_tasks.check import Box, CheckEnv
 from opencode_env.cli_agent.env import CliAgentEnvConfig
 from opencode_env.taskset import OpenCodeTask
 from opencode_rubrics import AnyTrace

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.check_tasks.cli import write_folder
+from opencode_env.check_tasks.__main__ import write_folder
 
 from tests.check_tasks.test_tasks import checked, kinds
 from tests.support.rows import write_rows

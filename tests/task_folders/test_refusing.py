@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from opencode_env.taskset import DatasetError, OpenCodeTaskset, OpenCodeTasksetConfig
-from opencode_env.taskset.sources import reading as source_reading
+from opencode_env.taskset import DatasetError, OpenCodeTaskset, OpenCodeTasksetConfig, sources
 
 from tests.task_folders.folders import CONTAINERS, COUNT, FOLDERS, SOLVED, folder_task
 from tests.taskset.files import tasks, write_jsonl
@@ -147,7 +146,7 @@ def test_a_large_folder_gives_its_first_tasks_before_the_rest_is_read(
         shutil.rmtree(folder / name)
     shutil.copytree(COUNT, folder / "zz-last")
     (folder / "zz-last" / "instruction.md").write_text("")
-    monkeypatch.setattr(source_reading, "AT_ONCE", 2)
+    monkeypatch.setattr(sources, "AT_ONCE", 2)
     reading = iter(OpenCodeTaskset(OpenCodeTasksetConfig(dataset=str(folder))))
     assert [next(reading).data.id for _ in SOLVED] == SOLVED
     with pytest.raises(DatasetError, match=r"1 of \d+ task directories.*\n.*zz-last"):

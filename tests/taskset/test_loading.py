@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.taskset import DatasetError, OpenCodeTaskData, OpenCodeTaskset, OpenCodeTasksetConfig
-from opencode_env.taskset.columns import CONFIGURABLE, FIXED
+from opencode_env.taskset.config import CONFIGURABLE, FIXED
 
 from tests.taskset.files import row, tasks, taskset, write_csv, write_jsonl, write_parquet
 

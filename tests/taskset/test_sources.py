@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from opencode_env.taskset import DatasetError, OpenCodeTasksetConfig
-from opencode_env.taskset.sources.reading import open_hub_dataset, stream_hub_tables
+from opencode_env.taskset.sources import open_hub_dataset, stream_hub_tables
 
 from tests.taskset.files import row, tasks, write_csv, write_jsonl, write_parquet
 

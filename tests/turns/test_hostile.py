@@ -8,9 +8,8 @@ import pytest
 import pytest_asyncio
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply, ScriptPolicy
-from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.taskset.errors import DatasetError
-from opencode_env.taskset.kept_turns import named_turns
+from opencode_env.taskset.data import OpenCodeTaskData, named_turns
+from opencode_env.taskset.row import DatasetError
 from opencode_runs.turns.kept import FILES, kept_turns
 from rollout_sandbox.toolbox.kept_files import INDEX
 from verifiers.v1.episode import Episode

@@ -8,7 +8,7 @@ a key. What depends on the server is found out later.
 from collections.abc import Iterable, Mapping, Set
 from typing import Annotated, Any, Literal, Self
 
-from opencode_env.taskset.errors import nearest_name
+from opencode_env.taskset.row import nearest_name
 from pydantic import (
     AfterValidator,
     BaseModel,

@@ -15,8 +15,8 @@ import verifiers.v1 as vf
 from mcp.client.client import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
-from opencode_env.check_tasks.report import Finding, Kind
-from opencode_env.taskset.gold.solution import GOLD_COLUMNS, trace_for
+from opencode_env.check_tasks.check import Finding, Kind
+from opencode_env.taskset.gold import GOLD_COLUMNS, trace_for
 from pydantic import JsonValue
 
 from opencode_simulation.episode import Episode, EpisodeSpec, Event

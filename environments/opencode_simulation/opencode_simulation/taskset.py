@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import verifiers.v1 as vf
 from opencode_env.taskset import DatasetError
-from opencode_env.taskset.kept_turns import named_turns
+from opencode_env.taskset.data import named_turns
 from opencode_env.user_simulation.conversation import AskedUser
 from pydantic import (
     AliasChoices,
@@ -110,7 +110,7 @@ def read_rows(path: Path, config_keys: Collection[str] = ()) -> Iterator[Simulat
 
 def _of_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     # It needs pyarrow, which env-server workers, that only get task data, should not have to import.
-    from opencode_env.taskset.sources.jsonl_file import JsonlFile
+    from opencode_env.taskset.sources import JsonlFile
 
     for row in JsonlFile(str(path)).rows(None):
         yield row.place, dict(row.values)

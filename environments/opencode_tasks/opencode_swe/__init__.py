@@ -27,9 +27,9 @@ class OpenCodeSweTaskset(OpenCodeTaskset, vf.Taskset[OpenCodeTask, OpenCodeSweTa
         """Yield the tasks in the dataset's order; a `DatasetError` if it cannot be read, or a row is of no known form,
         or lacks what its form needs."""
         # As in the taskset above: workers, which only get task data, need not import what reads datasets.
-        from opencode_env.taskset.errors import show_message_alone
         from opencode_env.taskset.mapping import RowMapper
-        from opencode_env.taskset.sources.reading import read_rows
+        from opencode_env.taskset.row import show_message_alone
+        from opencode_env.taskset.sources import read_rows
 
         from opencode_swe.forms import swe_row
 

@@ -1,239 +1,221 @@
 """The check of one task whose sandbox is set up and scored by commands, files or answers.
 
-Invariant: each attempt has a sandbox of its own, as a rollout has; a failure of the infrastructure is an error of the
-check and no finding. What an agent can read before it has done anything (files, git objects, variables) is read with
-bounds, and what was not looked at is told; of an image the system's own programs are left out.
+Each attempt has a sandbox of its own, as a rollout has. A failure of the infrastructure is an error of the check and no
+finding.
 """
 
 import base64
-import binascii
-import bz2
 import gzip
-import io
-import lzma
-import re
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
+from weakref import WeakKeyDictionary
 
 import verifiers.v1 as vf
-from opencode_rubrics import AnyTrace, JudgeError
+from opencode_rubrics import AnyTrace, JudgeError, workdir_of
 from opencode_rubrics.verify_commands import commands_without_program
-from rollout_sandbox.compat import abilities_of
-from rollout_sandbox.programs import program_argv
-from rollout_sandbox.toolbox.checked_run import run_for
+from pydantic import BaseModel, ValidationError
+from rollout_sandbox.confined import Bind
 from rollout_sandbox.toolbox.command import CommandResult
-from rollout_sandbox.toolbox.scoring import ScoringTimeout
+from rollout_sandbox.toolbox.scoring import ScoringTimeout, attach
+from verifiers.v1.agent import Agent
+from verifiers.v1.clients import EvalClientConfig, ModelContext
+from verifiers.v1.rollout import resolve_agent_runtime
+from verifiers.v1.runtimes import Runtime
+from verifiers.v1.task import Task
+from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.check_tasks.box import Box, CheckEnv
-from opencode_env.check_tasks.leaks import NAMES, Secret, change_of, found_in, holds, says_answer, secret_of
-from opencode_env.check_tasks.report import Finding, Kind
+from opencode_env.check_tasks.leaks import (
+    Readable,
+    Secret,
+    change_of,
+    found_in,
+    holds,
+    readable_in,
+    says_answer,
+    secret_of,
+    texts_of,
+    work_in,
+)
+from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
+from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
+from opencode_env.cli_agent.rollout import Rollout
+from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.taskset import OpenCodeTask
-from opencode_env.taskset.gold.solution import Gold, GoldError, apply_gold, gold_of, near_misses
+from opencode_env.taskset.gold import SOLUTION, Gold, GoldError, apply_gold, gold_of, near_misses, trace_for
 
-MAX_UNPACKED_BYTES = 4 * 1024 * 1024
-"""Of what one file holds, unpacked."""
-_SPOKEN = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
-_BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}\s*")
-_STREAMS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
-    (b"\x1f\x8b", lambda: zlib.decompressobj(31)),
-    (b"\x78", zlib.decompressobj),
-    (b"BZh", bz2.BZ2Decompressor),
-    (b"\xfd7zXZ", lzma.LZMADecompressor),
-)
-
-
-def plain_text(content: bytes) -> str:
-    """The content if it is UTF-8 text, else nothing."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        return ""
-    return "" if "\0" in text else text
+Kind = Literal[
+    "untouched-passes",
+    "gold-fails",
+    "near-miss-passes",
+    "flaky",
+    "order-dependent",
+    "leak",
+    "limits",
+    "no-gold",
+    "not-looked-at",
+    "broken",
+]
+"""`broken`: its setup or scoring is an error. `not-looked-at`: something of the sandbox could not be searched."""
 
 
-def text_of(content: bytes) -> str:
-    """All that is readable in the content, one part a line; empty if nothing is."""
-    return "\n".join(_texts(content, depth=3))
+class Finding(BaseModel, frozen=True):
+    """One thing that is wrong with a task."""
+
+    kind: Kind
+    told: str
 
 
-def _texts(content: bytes, depth: int) -> Iterator[str]:
-    inner, plain = list(_unpacked(content)) if depth else [], plain_text(content)
-    for one in inner:
-        yield from _texts(one, depth - 1)
-    if inner and not plain:
-        return
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        yield content.decode("utf-16", errors="replace")
-    elif plain:
-        yield plain
-    elif spoken := _SPOKEN.findall(content):
-        yield "\n".join(part.decode() for part in spoken)
+class Report(BaseModel, frozen=True):
+    """One task."""
+
+    key: str
+    """The task's identity."""
+    hash: str
+    """Of its content: a changed task is checked again."""
+    options: str
+    """Of the check: other options check again."""
+    findings: list[Finding] = []
+    error: str | None = None
+    """What of the infrastructure failed, so that nothing is known; tried again when the check is resumed."""
+    untouched: list[float] = []
+    gold: list[float] = []
+    seconds: float = 0.0
 
 
-def _unpacked(content: bytes) -> Iterator[bytes]:
-    """What is packed in the content, at most `MAX_UNPACKED_BYTES` of it."""
-    for magic, make in _STREAMS:
-        if content.startswith(magic):
-            try:
-                data = make().decompress(content, MAX_UNPACKED_BYTES)
-            except (zlib.error, OSError, lzma.LZMAError, EOFError):
-                continue
-            yield data
-            return
-    try:
-        if content.startswith(b"PK"):
-            yield from _members(content)
-        elif content[257:262] == b"ustar":
-            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-                yield from (file.read() for one in archive if one.isreg() and (file := archive.extractfile(one)))
-        elif _BASE64.fullmatch(content):
-            yield base64.b64decode(b"".join(content.split()), validate=True)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, binascii.Error, OSError, RuntimeError, ValueError):
-        return
+class Check(Protocol):
+    """The check of one task; a task that is not checked in a sandbox makes its own (`own_check(repeats, gold)`)."""
+
+    findings: list[Finding]
+    untouched: list[float]
+    """The reward of each attempt that did nothing."""
+    gold: list[float]
+    """The reward of each attempt with the right solution."""
+
+    async def run(self) -> None:
+        """Do all of it."""
 
 
-def _members(content: bytes) -> Iterator[bytes]:
-    left = MAX_UNPACKED_BYTES
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        for one in archive.infolist():
-            with archive.open(one) as file:
-                data = file.read(left)
-            left -= len(data)
-            yield data
-            if left <= 0:
-                return
+class Results:
+    """The reports in a JSONL file; those of the same task, content and options are not made again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._done: dict[tuple[str, str, str], Report] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file():
+            with path.open(encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    try:
+                        report = Report.model_validate_json(line)
+                    except ValidationError:
+                        continue  # the line that was written when it was cut off
+                    if report.error is None:
+                        self._done[report.key, report.hash, report.options] = report
+            if path.read_bytes()[-1:] not in (b"", b"\n"):
+                with path.open("a", encoding="utf-8") as file:
+                    file.write("\n")
+
+    def done(self, key: str, content: str, options: str) -> Report | None:
+        """The report that is there already."""
+        return self._done.get((key, content, options))
+
+    def add(self, report: Report) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(report.model_dump_json() + "\n")
 
 
-MAX_FILE_BYTES = 512 * 1024
-MAX_BYTES = 128 * 1024 * 1024
-"""Of all files, and of the objects of one repository."""
-
-_SECONDS = 300.0
-_KERNEL = ("/proc", "/sys", "/dev")
-_SYSTEM = (
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/usr/bin",
-    "/usr/sbin",
-    "/usr/lib",
-    "/usr/include",
-    "/usr/libexec",
-)
-_ADDED = ("/usr/lib/python3/dist-packages",)
-"""Below one of those, and yet where a task's own project may be installed."""
-_GENERATED = ("__pycache__", ".pytest_cache", ".mypy_cache", "node_modules")
-_ARCHIVE, _OBJECTS = "/tmp/.readable.tar", "/tmp/.objects"
-_OWNER = "opencode_env.check_tasks"
+def table(reports: Iterable[Report]) -> str:
+    """What was found, a line for each finding, and a line for all."""
+    lines, kinds, tasks, failed = [], Counter[str](), 0, 0
+    for report in reports:
+        tasks += 1
+        failed += bool(report.findings)
+        told: list[tuple[str, str]] = [(finding.kind, finding.told) for finding in report.findings]
+        told += [("error", report.error)] if report.error else []
+        kinds.update(kind for kind, _ in told)
+        lines += [(report.key, kind, " ".join(str(words).split())[:300]) for kind, words in told]
+    widths = [max((len(line[column]) for line in lines), default=0) for column in (0, 1)]
+    shown = [f"{key[:60]:{min(widths[0], 60)}}  {kind:{widths[1]}}  {told}" for key, kind, told in lines]
+    counted = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    shown.append(f"{tasks} tasks, {failed} with findings" + (f": {counted}" if counted else ""))
+    return "\n".join(shown)
 
 
-@dataclass
-class Readable:
-    """Texts by where they are, and what was not looked at."""
+@dataclass(frozen=True)
+class Box:
+    """One task's sandbox behind its setup."""
 
-    texts: dict[str, str] = field(default_factory=dict)
-    unread: list[str] = field(default_factory=list)
+    task: Task[Any, Any, Any]
+    runtime: Runtime
+    """As scoring sees it."""
+    agents: Runtime
+    """As the agent's programs see it."""
+    trace: AnyTrace
+    rollout: Rollout
+    fence: ProcessFence
+    agent_seconds: float
+    scoring_seconds: float | None
+    workdir: str
 
+    async def score(self, task: Task[Any, Any, Any] | None = None) -> AnyTrace:
+        """End what runs for the agent, and score what is there now, on a trace of its own.
 
-async def readable_in(runtime: vf.Runtime) -> Readable:
-    """All that can be read in the sandbox by the user of `runtime`."""
-    found = Readable()
-    places = ["/"] if abilities_of(runtime).trusted_python else ["/", *_ADDED]
-    packed = await _packed(runtime, places, await _left_out(runtime), found)
-    found.texts |= {name: text for name, text in texts_of(packed, text_of).items() if "/objects/" not in name}
-    names = _names(packed)
-    found.texts[NAMES] = "\n".join(map(words_of, sorted(names)))
-    for directory in [name.removesuffix("/HEAD") for name in sorted(names) if name.endswith("/HEAD")]:
-        if directory and f"{directory}/config" in names:
-            found.texts |= await _objects(runtime, directory, found)
-    listed = (await runtime.run(["env"], {})).stdout.splitlines()
-    pairs = (line.partition("=") for line in listed if "=" in line)
-    found.texts |= {f"the variable {name}": value for name, _, value in pairs}
-    return found
-
-
-async def work_in(runtime: vf.Runtime, workdir: str) -> dict[str, str]:
-    """The texts below the work directory, by path; those of tools' own caches are left out."""
-    texts = texts_of(await _packed(runtime, [workdir], [], Readable()))
-    return {name: text for name, text in texts.items() if not {".git", *_GENERATED} & set(name.split("/"))}
-
-
-async def _packed(runtime: vf.Runtime, places: list[str], left_out: list[str], found: Readable) -> bytes:
-    pruned = [word for path in left_out for word in ("-path", path, "-prune", "-o")]
-    argv = program_argv("pack_files.sh", _ARCHIVE, str(MAX_FILE_BYTES // 1024), *places, *pruned, owner=_OWNER)
-    return await _made(runtime, argv, _ARCHIVE, "files: the sandbox lacks tar or find", found)
+        Raises:
+            RolloutError: it cannot be scored.
+            ScoringTimeout: it took longer than scoring may.
+        """
+        await self.fence.end()
+        assert self.trace.agent is not None
+        trace = trace_for(task or self.task, self.trace.agent.config)
+        trace.root_reply = self.trace.root_reply
+        hooks: dict[str | type, Any] = {"trace": trace, "runtime": self.runtime, "deployment": None}
+        await invoke(self.task.finalize, hooks)
+        attach(self.rollout, trace)
+        async with self.rollout.time(self.scoring_seconds):
+            await invoke((task or self.task).score, hooks)
+        return trace
 
 
-async def _made(runtime: vf.Runtime, argv: list[str], path: str, lacking: str, found: Readable) -> bytes:
-    """The content of the file that a program makes and says the size of."""
-    result = await run_for(runtime, argv, _SECONDS, f"{path} cannot be made")
-    said, what = result.stdout.strip(), lacking.partition(":")[0]
-    if not said.isdigit():
-        found.unread.append(lacking if result.exit_code == 90 else f"{what}: {result.stderr[-200:]}")
-        return b""
-    if int(said) > MAX_BYTES:
-        found.unread.append(f"{what}: {int(said) >> 20} MiB are too much")
-        return b""
-    try:
-        return await runtime.read(path, MAX_BYTES)
-    finally:
-        await runtime.run(["rm", "-f", path], {})
+class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
+    """`CliAgentEnv` as far as it is needed where no agent is run."""
 
+    def __init__(self, config: CliAgentEnvConfig) -> None:
+        super().__init__(config)
+        self._solutions: WeakKeyDictionary[Agent, Path] = WeakKeyDictionary()
 
-async def _left_out(runtime: vf.Runtime) -> list[str]:
-    """What is not the task's: the kernel's, and what this machine shows, or the system's programs of an image."""
-    if abilities_of(runtime).trusted_python is None:
-        return [*_KERNEL, *_SYSTEM]
-    mounts = (await runtime.run(["cat", "/proc/self/mountinfo"], {})).stdout.splitlines()
-    fields = [line.split() for line in mounts]
-    shown = [words[4] for words in fields if len(words) > 5 and "ro" in words[5].split(",") and words[4] != "/"]
-    return sorted({*_KERNEL, *shown})
+    async def local_binds(self, agent: Agent) -> list[Bind]:
+        """No agent's program is shown, but the solution that is to be applied."""
+        solution = self._solutions.get(agent)
+        return [] if solution is None else [Bind(solution, SOLUTION)]
 
+    @asynccontextmanager
+    async def box(self, task: Task[Any, Any, Any], solution: Path | None = None) -> AsyncIterator[Box]:
+        """A sandbox of the task, with its setup behind it; the confined one shows the directory of a `solution`.
 
-def texts_of(packed: bytes, read: Callable[[bytes], str] = plain_text) -> dict[str, str]:
-    """The texts that `read` finds in the files of a tar archive, by absolute path."""
-    if not packed:
-        return {}
-    found = {}
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isreg() else None
-            if content is not None and (text := read(content.read())):
-                found[f"/{member.name.lstrip('./')}" if not member.name.startswith("/") else member.name] = text
-    return found
-
-
-def _names(packed: bytes) -> set[str]:
-    if not packed:
-        return set()
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        return {"/" + name.lstrip("/") for name in archive.getnames()}
-
-
-def words_of(path: str) -> str:
-    """A path as a sentence: /app/answer_4711.txt says that the answer is 4711."""
-    return re.sub(r"(?i)(answer|solution|expected|secret)(?: is)? (?=\S)", r"\1: ", re.sub(r"[/_\s-]+", " ", path))
-
-
-async def _objects(runtime: vf.Runtime, directory: str, found: Readable) -> Mapping[str, str]:
-    """All objects of a repository, those too that no branch leads to."""
-    argv = program_argv("dump_objects.sh", directory, _OBJECTS, owner=_OWNER)
-    content = await _made(runtime, argv, _OBJECTS, f"git objects of {directory}: the sandbox lacks git", found)
-    texts, start = {}, 0
-    while (end := content.find(b"\n", start)) > 0:
-        name, kind, size = content[start:end].decode().split()
-        body = content[end + 1 : end + 1 + int(size)]
-        start = end + 1 + int(size) + 1
-        if kind != "tree" and int(size) <= MAX_FILE_BYTES and (text := text_of(body)):
-            texts[f"git {kind} {name[:10]} of {directory}"] = text
-    return texts
+        Raises:
+            RolloutError: it did not start, or its setup failed.
+        """
+        agent = self._episode_agents(ModelContext(model="none", client=EvalClientConfig()), [], None, None).agent
+        if solution is not None:
+            self._solutions[agent] = solution
+        trace = trace_for(task, agent.config)
+        seconds = agent.timeout.rollout or task.data.timeout.agent or DEFAULT_ROLLOUT_SECONDS
+        scoring = agent.timeout.scoring if agent.timeout.scoring is not None else task.data.timeout.scoring
+        rollout = Rollout()
+        rollout.begin(trace)
+        async with (
+            self._prime_queue.place(agent.runtime_config) as rollout.start,
+            self._sandbox(task, agent, rollout) as runtime,
+        ):
+            await invoke(task.setup, {"trace": trace, "runtime": runtime, "deployment": None})
+            fence = ProcessFence(runtime)
+            await fence.mark()
+            seen = agents_view(await resolve_agent_runtime(runtime, task.data.agent_user))
+            yield Box(task, runtime, seen, trace, rollout, fence, seconds, scoring, workdir_of(trace))
 
 
 LEAST_AGENT_SECONDS = 10.0

@@ -2,7 +2,7 @@
 
 from opencode_env.taskset.config import OpenCodeTaskConfig, OpenCodeTasksetConfig
 from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.taskset.errors import DatasetError
+from opencode_env.taskset.row import DatasetError
 from opencode_env.taskset.task import OpenCodeTask, OpenCodeTaskset
 
 __all__ = [

@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from opencode_env.taskset.errors import DatasetError
-from opencode_env.taskset.row import Row
+from opencode_env.taskset.row import DatasetError, Row
 
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 

@@ -34,19 +34,16 @@ from opencode_runs.command import (
     task_label,
     warn,
 )
-from opencode_runs.difficulty.figures import COUNTS, default_ks
-from opencode_runs.difficulty.rate import Rating, Source, pass_at_k, rate
+from opencode_runs.difficulty.rate import COUNTS, Rating, Source, default_ks, pass_at_k, rate
 from opencode_runs.difficulty.rated import BATCH_ROWS, METADATA_KEY, ParquetInput, one_line
 from opencode_runs.progress import Progress
 from opencode_runs.traces.reading import RunReport, RunSettings, TraceFile, find_trace_files
 from pydantic import BaseModel, Field, ValidationError
 
-from opencode_env.taskset.columns import CONFIGURABLE
-from opencode_env.taskset.config import OpenCodeTasksetConfig
-from opencode_env.taskset.errors import DatasetError
+from opencode_env.taskset.config import CONFIGURABLE, OpenCodeTasksetConfig
 from opencode_env.taskset.mapping import RowMapper
-from opencode_env.taskset.row import Row
-from opencode_env.taskset.sources.reading import find_local_parts
+from opencode_env.taskset.row import DatasetError, Row
+from opencode_env.taskset.sources import find_local_parts
 from opencode_env.taskset.values import identifier
 
 LARGEST_K = 64

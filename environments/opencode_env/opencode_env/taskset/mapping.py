@@ -23,13 +23,18 @@ from pydantic import JsonValue, ValidationError
 from rollout_sandbox.interface import COMMAND
 from rollout_sandbox.surrogates import whole_text
 
-from opencode_env.taskset.columns import IDENTITY_FIELDS, named_columns
-from opencode_env.taskset.config import OpenCodeTasksetConfig
+from opencode_env.taskset.config import IDENTITY_FIELDS, OpenCodeTasksetConfig, named_columns
 from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.taskset.errors import DatasetError
-from opencode_env.taskset.prompt import Question, chosen_letter, pictures
-from opencode_env.taskset.row import Row
-from opencode_env.taskset.values import RUBRIC_COLUMN, asked_for, json_safe, own_rubric
+from opencode_env.taskset.row import DatasetError, Row
+from opencode_env.taskset.values import (
+    RUBRIC_COLUMN,
+    Question,
+    asked_for,
+    chosen_letter,
+    json_safe,
+    own_rubric,
+    pictures,
+)
 
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 

@@ -4,14 +4,46 @@ Invariant: a name is first taken literally and only then as a path, so a column 
 stays reachable; `ABSENT` (no such column) and `None` (an empty cell) are kept apart.
 """
 
+import difflib
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from types import TracebackType
 from typing import Any, Final, NoReturn
 
 from rollout_sandbox.surrogates import has_lone_surrogate
 
-from opencode_env.taskset.errors import DatasetError
+
+class DatasetError(ValueError):
+    """A dataset, file, row or column cannot be used as configured."""
+
+
+@cache
+def show_message_alone() -> None:
+    """From now on, a `DatasetError` that ends this program is shown as its message: whoever wrote the row that it names
+    learns nothing from our frames."""
+    usual = sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
+        if isinstance(error, DatasetError):
+            sys.stderr.write(f"{error}\n")
+        else:
+            usual(kind, error, frames)
+
+    sys.excepthook = show
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str:
+    """A sentence that lists `names` and the one nearest to `name`, for an error message."""
+    known = list(names)
+    if not known:
+        return "there are none"
+    listed = ", ".join(known[:50]) + (", …" if len(known) > 50 else "")
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"there are: {listed}" + (f" (did you mean {close[0]!r}?)" if close else "")
+
 
 ABSENT: Final = object()
 """There is no such column."""

@@ -31,12 +31,11 @@ from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.taskset.config import OpenCodeTaskConfig, OpenCodeTasksetConfig
-from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.taskset.errors import show_message_alone
-from opencode_env.taskset.folders.task_folder import wait_until_healthy
-from opencode_env.taskset.gold.solution import gold_is_right
-from opencode_env.taskset.kept_turns import named_turns
+from opencode_env.taskset.data import OpenCodeTaskData, named_turns
+from opencode_env.taskset.gold import gold_is_right
 from opencode_env.taskset.mapping import RowMapper
+from opencode_env.taskset.row import show_message_alone
+from opencode_env.taskset.task_folder import wait_until_healthy
 from opencode_env.taskset.values import read_rubric
 
 
@@ -143,7 +142,7 @@ class OpenCodeTaskset(vf.Taskset[OpenCodeTask, OpenCodeTasksetConfig]):  # type:
         """
         # Reading needs pyarrow and perhaps `datasets`, which env-server workers, that only get task data,
         # should not have to import.
-        from opencode_env.taskset.sources.reading import read_rows
+        from opencode_env.taskset.sources import read_rows
 
         show_message_alone()
         if (turns := named_turns(self.config.dataset, OpenCodeTaskData)) is not None:

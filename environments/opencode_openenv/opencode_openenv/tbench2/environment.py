@@ -30,12 +30,11 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import verifiers.v1 as vf
-from opencode_env.check_tasks.box import Box
+from opencode_env.check_tasks.check import Box
 from opencode_env.taskset import OpenCodeTask, OpenCodeTasksetConfig
-from opencode_env.taskset.errors import nearest_name
-from opencode_env.taskset.folders.declaration import CONFIG_FILE
-from opencode_env.taskset.folders.reading import read_folder, task_directories
+from opencode_env.taskset.folders import CONFIG_FILE, read_folder, task_directories
 from opencode_env.taskset.mapping import RowMapper
+from opencode_env.taskset.row import nearest_name
 from opencode_rubrics import AnyTrace
 from openenv.core.env_server.interfaces import Environment
 from rollout_sandbox.file_lock import locked

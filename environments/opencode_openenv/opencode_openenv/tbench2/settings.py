@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from opencode_env.check_tasks.box import CheckEnv
+from opencode_env.check_tasks.check import CheckEnv
 from opencode_env.cli_agent.env import CliAgentEnvConfig
 from opencode_env.taskset import OpenCodeTasksetConfig
 from opencode_rubrics.cache import cache_root

@@ -205,8 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _rate(options: argparse.Namespace) -> None:
-    from opencode_runs.difficulty.figures import figures, rate_text
-    from opencode_runs.difficulty.rate import rate
+    from opencode_runs.difficulty.rate import figures, rate, rate_text
 
     rating = rate(options.runs, threshold=options.threshold, seat=options.seat)
     answer = figures(rating, options.k)
@@ -229,7 +228,7 @@ def _join(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from opencode_runs.difficulty.figures import Thresholds
+    from opencode_runs.difficulty.rate import Thresholds
     from opencode_runs.difficulty.rated import open_rated, show, show_text, write_png
 
     if options.png is not None:
@@ -244,7 +243,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _split(options: argparse.Namespace) -> None:
-    from opencode_runs.difficulty.figures import Thresholds
+    from opencode_runs.difficulty.rate import Thresholds
     from opencode_runs.difficulty.rated import open_rated, split
 
     thresholds = Thresholds(options.hard_below, options.easy_above)
@@ -254,8 +253,7 @@ def _split(options: argparse.Namespace) -> None:
 
 
 def _recommend(options: argparse.Namespace) -> None:
-    from opencode_runs.difficulty.rated import open_rated
-    from opencode_runs.difficulty.recommend import recommend, recommend_text
+    from opencode_runs.difficulty.rated import open_rated, recommend, recommend_text
 
     rated = open_rated(options.rated, options.column)
     answer = recommend(rated, group=options.group_size, probability=options.probability)

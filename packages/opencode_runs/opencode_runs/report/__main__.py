@@ -133,7 +133,7 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _bundle(options: argparse.Namespace) -> None:
-    from opencode_runs.report.bundling import write_bundle
+    from opencode_runs.report.exporting import write_bundle
     from opencode_runs.traces.reading import find_runs
 
     runs = find_runs([options.run])

@@ -1,20 +1,117 @@
 """The first pass over a run: its figures, a row for each try, where each line stands, and which rollouts tell most."""
 
 import itertools
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+import multiprocessing
+import os
+import signal
+import sys
+import warnings
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Any
+from threading import Thread
+from typing import Any, Self
 
-from opencode_runs.difficulty.figures import RateFigures, figures
-from opencode_runs.difficulty.rate import Attempt, RatedEpisode, Rating, Tries, tries
+from opencode_runs.command import CommandError
+from opencode_runs.difficulty.rate import Attempt, RatedEpisode, RateFigures, Rating, Tries, figures, tries
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.packing import as_json
-from opencode_runs.report.workers import Workers
 from opencode_runs.traces.reading import READ_BYTES, Parsed, Reading, Run, TraceFile, parsed
 from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, ErrorRecord, LineError, TraceRecord, tokens_used
 from opencode_runs.trainable.findings import Report, TraceFigures
 from opencode_runs.trainable.inspection import Inspected, Inspection, Inspector
+
+MAX_PROCESSES = 4
+"""Each takes memory."""
+
+
+def processors() -> int:
+    """How many processes are worth having: those that may run at once, and few."""
+    return min(MAX_PROCESSES, len(os.sched_getaffinity(0))) if sys.platform == "linux" else 1
+
+
+class WorkerDiedError(CommandError):
+    """A process of ours was ended from outside."""
+
+    def __init__(self) -> None:
+        super().__init__("one of its processes was ended from outside, perhaps for want of memory")
+
+
+class Workers:
+    """Processes that do `work`, one item at a time each."""
+
+    def __init__(self, count: int, work: Callable[[Any], Any]) -> None:
+        self._work = work
+        self._pool: ProcessPoolExecutor | None = None
+        if count < 2:
+            return
+        others = set(multiprocessing.active_children())
+        pool = ProcessPoolExecutor(count, multiprocessing.get_context("fork"), _begin, (work,))
+        with warnings.catch_warnings():
+            # numpy's threads, of which Python warns, are not used by any work here.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                pool.submit(int).result()  # The first item starts all processes.
+                self._pool = pool
+            except OSError:  # no more processes: this one does the work
+                for child in set(multiprocessing.active_children()) - others:
+                    child.terminate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def results(self, count: int, item: Callable[[int], Any], after: Callable[[int], int]) -> Iterator[Any]:
+        """The results of `count` items, in order.
+
+        Args:
+            item: makes the item of a number; it is asked for in order.
+            after: how many results must have been taken before the item of a number can be made.
+
+        Raises:
+            WorkerDiedError: a process ended.
+            Exception: what the work raised.
+        """
+        if self._pool is None:
+            yield from (self._work(item(number)) for number in range(count))
+            return
+        sent, waiting = 0, deque[Future[Any]]()
+        try:
+            for taken in range(count):
+                while sent < count and after(sent) <= taken:
+                    waiting.append(self._pool.submit(_do, item(sent)))
+                    sent += 1
+                yield waiting.popleft().result()
+        except BrokenProcessPool:
+            raise WorkerDiedError from None
+
+
+def _begin(work: Callable[[Any], Any]) -> None:
+    """In a new process. Ctrl-C is for the one that started it, with which it ends."""
+    global _do_here  # noqa: PLW0603 - a process does one work
+    _do_here = work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+_do_here: Callable[[Any], Any]
+
+
+def _do(item: Any) -> Any:
+    return _do_here(item)
+
 
 CHUNK_BYTES = 4 << 20
 """Of a trace file that are read at once."""

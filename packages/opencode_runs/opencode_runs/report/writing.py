@@ -24,12 +24,21 @@ from pathlib import Path
 from typing import IO, Any
 
 from opencode_runs.command import BadInputError, replacing
-from opencode_runs.difficulty.figures import Band, RateFigures, TaskFigures, Thresholds
+from opencode_runs.difficulty.rate import Band, RateFigures, TaskFigures, Thresholds
 from opencode_runs.progress import Progress
-from opencode_runs.report.listing import Chunk, Lister, Listing, Rollout, Row, by_interest, list_run
+from opencode_runs.report.listing import (
+    Chunk,
+    Lister,
+    Listing,
+    Rollout,
+    Row,
+    Workers,
+    by_interest,
+    list_run,
+    processors,
+)
 from opencode_runs.report.masking import RULES, Masker
 from opencode_runs.report.packing import Batch, Packed, Packer, Place, Room, Written, as_json, pack
-from opencode_runs.report.workers import Workers, processors
 from opencode_runs.traces.reading import Run, saved_config
 from opencode_runs.turns.tree import Rollout as Continued
 from opencode_runs.turns.tree import tree_of

@@ -12,8 +12,19 @@ from typing import Any
 
 from opencode_runs.traces.reading import Reading, RunReport, TraceFile, find_trace_files, lines_of
 from opencode_runs.traces.record import NO_CALL, EpisodeRecord, TraceRecord
-from opencode_runs.trainable.checks import SETTINGS, call_flaws, flaws_of, standing_flaw
-from opencode_runs.trainable.findings import NO_TOKENS, Flaw, GroupFigures, Report, TraceFigures, gathered, summed
+from opencode_runs.trainable.findings import (
+    NO_TOKENS,
+    SETTINGS,
+    Flaw,
+    GroupFigures,
+    Report,
+    TraceFigures,
+    call_flaws,
+    flaws_of,
+    gathered,
+    standing_flaw,
+    summed,
+)
 from opencode_runs.trainable.repeats import Marks, Repeats, canonical, hashable, structural_forks, told_again
 from opencode_runs.trainable.samples import BrokenGraphError, TrainedBranch, branch_paths, trained_branches
 

@@ -7,35 +7,13 @@ tokens train, and its logprobs belong to the true entries of the mask, in order.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-
-class Node(Protocol):
-    """A message and the tokens that it adds, as `verifiers.v1.graph.MessageNode` has them (lists or arrays)."""
-
-    @property
-    def parent(self) -> int | None: ...
-
-    @property
-    def sampled(self) -> bool: ...
-
-    @property
-    def token_ids(self) -> Collection[int]: ...
-
-    @property
-    def mask(self) -> Collection[bool]: ...
-
-    @property
-    def logprobs(self) -> Collection[float]: ...
-
-
-class NodeGraph(Protocol):
-    """A trace: `verifiers.v1.trace.Trace`, or what a line of `traces.jsonl` says of one."""
-
-    @property
-    def nodes(self) -> Sequence[Node]: ...
+NodeGraph = Any
+"""A trace: `verifiers.v1.trace.Trace`, or what a line of `traces.jsonl` says of one. Of its `nodes`, `parent`,
+`sampled`, `token_ids`, `mask` and `logprobs` are read, as lists or as arrays."""
 
 
 class BrokenGraphError(ValueError):

@@ -92,8 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from opencode_runs.turns.choose import listing, listing_text
-    from opencode_runs.turns.tree import find_turns
+    from opencode_runs.turns.tree import find_turns, listing, listing_text
 
     found = find_turns(options.run, options.runs)
     warn(found.warnings)
@@ -102,8 +101,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _choose(options: argparse.Namespace) -> None:
-    from opencode_runs.turns.choose import choose, listing, listing_text, write_dataset
-    from opencode_runs.turns.tree import find_turns
+    from opencode_runs.turns.tree import choose, find_turns, listing, listing_text, write_dataset
 
     check_output(options.output, force=options.force)
     if options.output.suffix != ".jsonl":

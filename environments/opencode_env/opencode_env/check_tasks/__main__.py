@@ -36,9 +36,7 @@ from verifiers.v1.cli.resolve import narrow_config, plugin_errors
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.task import Task
 
-from opencode_env.check_tasks.box import Box, CheckEnv
-from opencode_env.check_tasks.check import TaskCheck
-from opencode_env.check_tasks.report import Check, Report, Results, table
+from opencode_env.check_tasks.check import Box, Check, CheckEnv, Report, Results, TaskCheck, table
 from opencode_env.taskset import DatasetError, OpenCodeTask
 
 _OWNER = "opencode_env.check_tasks"

@@ -165,7 +165,7 @@ async def apply_gold(
         await _run(runtime, gold.script, workdir, seconds)
     if gold.patch is not None:
         await upload_bundle(runtime, {"gold.patch": gold.patch}, workdir)
-        argv = program_argv("apply_gold.sh", workdir, f"{workdir}/gold.patch", owner="opencode_env.taskset.gold")
+        argv = program_argv("apply_gold.sh", workdir, f"{workdir}/gold.patch", owner="opencode_env.taskset")
         found = await runtime.run(argv, {})
         if found.exit_code != 0:
             raise GoldError(f"the gold patch does not apply: {(found.stderr or found.stdout).strip()[-300:]}")

@@ -1,1 +1,0 @@
-"""Reading rows from wherever a dataset is."""
