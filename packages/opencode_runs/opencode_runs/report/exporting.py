@@ -1,5 +1,5 @@
-"""What is made of a run besides the page: trajectories in ATIF, the form that Harbor reads, one rollout as Markdown, and
-one file for a bug report.
+"""What is made of a run besides the page: trajectories in ATIF, the form that Harbor reads, one rollout as Markdown,
+and one file for a bug report.
 
 ATIF has a trajectory for each branch, as a trajectory is a line: https://harborframework.com/docs/trajectory-format
 """
