@@ -60,7 +60,6 @@ def say(text: str, file: TextIO | None = None) -> None:
 
 
 def exit_code_of(name: str, work: Callable[[], None]) -> int:
-    """Do the work of the command `name` and return the exit code."""
     try:
         try:
             work()
@@ -86,7 +85,6 @@ def print_answer(answer: BaseModel, text: str, *, as_json: bool) -> None:
 
 
 def warn(lines: Iterable[str]) -> None:
-    """Print each line as a warning."""
     for line in lines:
         say(f"warning: {line}", sys.stderr)
 

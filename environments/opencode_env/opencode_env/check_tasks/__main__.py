@@ -128,7 +128,6 @@ async def _pack(runtime: vf.Runtime, place: Path, directory: str, paths: Sequenc
 
 
 def _for(name: str, workdir: str) -> str:
-    """The text of one of our programs, for a work directory."""
     return program_text(name, _OWNER).replace("@workdir@", workdir)
 
 
@@ -273,8 +272,6 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[Report]:
 
 
 class _Progress:
-    """A line on stderr every ten seconds."""
-
     def __init__(self) -> None:
         self._started = self._told = time.monotonic()
         self._done = 0
@@ -288,7 +285,6 @@ class _Progress:
 
 
 def _digest(options: argparse.Namespace, config: Any) -> str:
-    """Equal for checks that would find the same."""
     parts = [options.repeats, options.gold, config.agent.model_dump_json(), config.taskset.task.model_dump_json()]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -318,7 +314,6 @@ async def _report(env: CheckEnv, task: Task[Any, Any, Any], options: argparse.Na
 
 
 def _directory(dataset: str | None, task: OpenCodeTask) -> Path | None:
-    """The directory of a task of a folder of them."""
     if dataset is None or task.data.tests is None or task.data.id is None:
         return None
     root = Path(dataset).expanduser()

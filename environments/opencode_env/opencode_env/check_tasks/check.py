@@ -120,7 +120,6 @@ class Results:
                     file.write("\n")
 
     def done(self, key: str, content: str, options: str) -> Report | None:
-        """The report that is there already."""
         return self._done.get((key, content, options))
 
     def add(self, report: Report) -> None:
@@ -255,7 +254,6 @@ def misfits(limits: Limits) -> Iterator[str]:
 
 
 def tight(seconds: float, limit: float | None, what: str) -> Iterator[str]:
-    """That a sound solution needed nearly all of a limit."""
     if limit is not None and seconds > 0.8 * limit:
         yield f"{what} took {seconds:.1f} s of its {limit:g} s with the gold solution"
 
@@ -370,7 +368,6 @@ class TaskCheck:
         return changes
 
     def _note_time(self, scored: AnyTrace) -> None:
-        """Look at how long the task's own commands took of their limits."""
         data = self._task.data
         limit = data.verify_timeout or getattr(self._task.rubric_config, "command_timeout", None)
         runs = [(record["duration"], limit, "a verify command") for record in scored.info.get("verify", [])]
@@ -402,7 +399,6 @@ class TaskCheck:
         await apply_gold(gold, box.agents, box.trace, box.workdir, self._answer_path, box.agent_seconds)
 
     def _reordered(self) -> OpenCodeTask:
-        """The task with its verify commands the other way round."""
         return self._task.with_data(verify=list(reversed(self._task.data.verify)))
 
     def _search(self, readable: Readable, gold: Gold | None, changes: list[Secret]) -> None:
@@ -421,7 +417,6 @@ class TaskCheck:
             self._note("not-looked-at", told)
 
     def _hidden(self) -> Iterator[Secret]:
-        """The tests that the agent must not see."""
         for number, command in enumerate(self._task.data.verify, 1):
             if len(command) >= _LEAST_HIDDEN or len(command.splitlines()) > 2:
                 yield secret_of(f"verify command {number}", command)

@@ -51,7 +51,6 @@ class Secret:
 
 
 def secret_of(name: str, text: str, *, together: bool = False) -> Secret:
-    """The secret of a whole text."""
     return Secret(name, tuple(_lines(text)), together)
 
 
@@ -115,7 +114,6 @@ def says_answer(text: str, answer: str, name: str = "") -> bool:
 
 
 def _only(line: str, answer: str) -> bool:
-    """Whether the line is the answer, apart from marks around it."""
     return line.strip(" \t*_`\"'$.()[]") == answer
 
 
@@ -172,7 +170,6 @@ def _texts(content: bytes, depth: int) -> Iterator[str]:
 
 
 def _unpacked(content: bytes) -> Iterator[bytes]:
-    """What is packed in the content, at most `MAX_UNPACKED_BYTES` of it."""
     for magic, make in _STREAMS:
         if content.startswith(magic):
             try:
@@ -268,7 +265,6 @@ async def _packed(runtime: vf.Runtime, places: list[str], left_out: list[str], f
 
 
 async def _made(runtime: vf.Runtime, argv: list[str], path: str, lacking: str, found: Readable) -> bytes:
-    """The content of the file that a program makes and says the size of."""
     result = await run_for(runtime, argv, _SECONDS, f"{path} cannot be made")
     said, what = result.stdout.strip(), lacking.partition(":")[0]
     if not said.isdigit():

@@ -91,7 +91,6 @@ def named_turns(dataset: str | Path | None, kind: type[Data]) -> list[Data] | No
 
 
 def _rows(place: Path) -> Iterator[TurnRow]:
-    """The rows of a file that names kept turns; none of another."""
     with place.open("rb") as file:
         if place.suffix != ".jsonl" or b'"kept_turn"' not in file.readline(1 << 16):
             return

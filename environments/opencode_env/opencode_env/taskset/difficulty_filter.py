@@ -62,7 +62,6 @@ class RewardRange:
         return pa.chunked_array(masks, type=pa.bool_()).combine_chunks()
 
     def _numbers(self, ratings: Any, origin: str, first: int) -> Any:
-        """The ratings as one array of floats, null as NaN."""
         kind, values = ratings.type, pa.concat_arrays(getattr(ratings, "chunks", None) or [ratings])
         if not any(test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
             for row, value in enumerate(values, start=first):

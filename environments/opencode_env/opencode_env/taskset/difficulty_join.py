@@ -205,7 +205,6 @@ def column_options(files: list[TraceFile], given: dict[str, str]) -> OpenCodeTas
 
 
 def _saved(settings: RunSettings) -> dict[str, str] | None:
-    """The options of a run on our taskset, None for another taskset or an unknown config."""
     name = str(settings.taskset.get("id", "")).rsplit("/", 1)[-1].split("@", 1)[0].replace("-", "_")
     if name not in OUR_TASKSETS:
         return None
@@ -470,7 +469,6 @@ def _with_features(metadata: dict[bytes, bytes], added: pa.Schema) -> dict[bytes
 
 
 def _provenance(name: str, rating: Rating, sources: Sequence[Source], prefixes: Sequence[str]) -> str:
-    """What the output says about itself, as JSON: runs, models, sampling, versions, time."""
     described = []
     for source, prefix in zip(sources, prefixes, strict=True):
         found = rating.sources[source]
@@ -501,7 +499,6 @@ def _write(
     dataset: Dataset, writer: pq.ParquetWriter, tasks: Tasks, config: OpenCodeTasksetConfig, options: JoinOptions,
     figures: JoinFigures,
 ) -> RowKeys:  # fmt: skip
-    """Write all rows with their figures; count them in `figures`."""
     keys, written_keys = (RowKeys(config, options.id_key, by_key=options.by != "id") for _ in range(2))
     own = [name for name in dataset.schema.names if name not in figures.columns]
     with Progress("joining", dataset.rows, "rows") as progress:
@@ -522,7 +519,6 @@ def _write(
 
 
 def _finish(figures: JoinFigures, tasks: Tasks, keys: RowKeys) -> None:
-    """Complete the figures, or refuse a join in which nothing fits."""
     refusal = f" ({keys.refused:,} rows are not tasks of OpenCodeTaskset: {keys.first_refusal})" if keys.refused else ""
     figures.matched_by_key, figures.matched_by_id = tasks.by_key, tasks.by_id
     figures.unmatched_rows, figures.unmatched_tasks = tasks.rows_left, tasks.left()

@@ -243,7 +243,6 @@ def _sources(dockerfile: Path) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The sources and the target, written as words or as a JSON array."""
     try:
         return [str(word) for word in json.loads(text)] if text.startswith("[") else shlex.split(text)
     except ValueError:
@@ -356,7 +355,6 @@ def _tests(directory: Path, declared: Declaration) -> StagedTests:
 
 
 def _inside(directory: Path, name: str) -> Path:
-    """A part of the task directory, which no link may lead out of it."""
     path = directory / name
     if not path.resolve().is_relative_to(directory.resolve()):
         raise DatasetError(f"{directory}: {name} is a link that leads out of the task directory")

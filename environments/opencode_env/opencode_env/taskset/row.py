@@ -97,5 +97,4 @@ class Row:
         return None if empty else value
 
     def refuse(self, key: str, problem: str) -> NoReturn:
-        """Raise the `DatasetError` for one cell."""
         raise DatasetError(f'{self.place}: column "{key}" {problem}')

@@ -92,7 +92,6 @@ class Part(ABC):
         """Its columns; nested ones with dots."""
 
     def has_column(self, key: str) -> bool:
-        """Whether `key` names a column, literally or as a path."""
         return key in self.column_names()
 
     @abstractmethod
@@ -262,12 +261,10 @@ class JsonlFile(Part):
     """A `.jsonl` file as a dataset part."""
 
     def column_names(self) -> list[str]:
-        """The columns of the first hundred rows, nested ones with dots."""
         rows = islice(self.rows(None), 100)
         return list(dict.fromkeys(path for row in rows for path in _paths(row.values)))
 
     def has_column(self, key: str) -> bool:
-        """Whether any row has column `key`, or there are no rows; reads up to the first that has it."""
         row = None
         for row in self.rows(None):
             if row.get(key) is not ABSENT:
@@ -288,7 +285,6 @@ class JsonlFile(Part):
             yield self._row(number, line)
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """The lines that are not blank, with their numbers from 1."""
         with open(self.origin, "rb") as file:
             for number, line in enumerate(file, start=1):
                 stripped = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).strip()
@@ -348,7 +344,6 @@ class ArrowDataset(TablePart):
 
 
 def is_saved_dataset(folder: Path) -> bool:
-    """Whether `folder` was written by `save_to_disk`."""
     return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
 
 
@@ -450,7 +445,6 @@ class TaskFolders(Part):
         return self._read(0)
 
     def _read(self, start: int) -> list[Row]:
-        """The rows of one stretch of directories."""
         read: list[Row] = []
         refused: list[str] = []
         for number, directory in enumerate(self._directories[start : start + AT_ONCE], start=start + 1):
@@ -468,7 +462,6 @@ class TaskFolders(Part):
         return read
 
     def _unmappable(self, row: Row) -> str:
-        """Why the row is not a task; empty if it is one."""
         try:
             RowMapper(self._config).task_data(row)
         except ValueError as error:
@@ -544,7 +537,6 @@ def _selected(
 
 
 def _checked(part: Part, asked: dict[str, str]) -> Part:
-    """The part, which has the columns that must exist."""
     for option, key in asked.items():
         if not part.has_column(key):
             nearest = nearest_name(key, part.column_names())
@@ -600,7 +592,6 @@ def _local_path(config: OpenCodeTasksetConfig) -> Path | None:
 
 
 def _folder_parts(folder: Path, config: OpenCodeTasksetConfig) -> list[Part]:
-    """All data files of one split below `folder`, or below its sub-folder that is the subset."""
     subset = config.dataset_subset
     if subset is not None:
         if not (folder / subset).is_dir():
@@ -619,7 +610,6 @@ def _folder_parts(folder: Path, config: OpenCodeTasksetConfig) -> list[Part]:
 
 
 def _parts(name: str, files: list[Path], split: str | None, *, all_splits: bool = False) -> list[Part]:
-    """The files of one split, or of all; their format must be one."""
     if not all_splits:
         picked = pick_split(name, list(dict.fromkeys(map(split_of_file, files))), split)
         files = [path for path in files if split_of_file(path) == picked]

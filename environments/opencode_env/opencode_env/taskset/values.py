@@ -30,7 +30,6 @@ _EXACT_FLOATS = 2.0**53
 
 
 def text(row: Row, key: str) -> str | None:
-    """A text cell."""
     value = row.cell(key)
     if value is None or isinstance(value, str):
         return value
@@ -54,7 +53,6 @@ def scalar_text(row: Row, key: str) -> str | None:
 
 
 def identifier(row: Row, key: str) -> str | None:
-    """A text or whole-number cell as text."""
     value = row.cell(key)
     if isinstance(value, float) and not value.is_integer():
         row.refuse(key, f"must be text or a whole number, not {value}")
@@ -75,7 +73,6 @@ def commands(row: Row, key: str) -> list[str]:
 
 
 def absolute_path(row: Row, key: str) -> str | None:
-    """An absolute path in the sandbox."""
     path = text(row, key)
     if path is not None and not path.startswith("/"):
         row.refuse(key, f"must be an absolute path, not {path!r}")
@@ -92,7 +89,6 @@ def seconds(row: Row, key: str) -> float | None:
 
 
 def agent_timeout(row: Row, key: str) -> vf.TaskTimeout:
-    """The seconds that the agent has."""
     return vf.TaskTimeout(agent=seconds(row, key))
 
 
@@ -145,7 +141,6 @@ def own_rubric(row: Row) -> dict[str, JsonValue] | None:
 
 
 def _names(value: JsonValue, key: str) -> bool:
-    """Whether a mapping anywhere in `value` has this key, however it is spelt."""
     if isinstance(value, dict):
         return any(name.replace("-", "_") == key or _names(inner, key) for name, inner in value.items())
     return isinstance(value, list) and any(_names(inner, key) for inner in value)
@@ -183,7 +178,6 @@ def json_safe(value: object) -> JsonValue:
 
 
 def _kind(value: object) -> str:
-    """What a wrong cell holds, short enough for a message."""
     if isinstance(value, bool | int | float):
         return f"{type(value).__name__} {value}"
     if isinstance(value, str):

@@ -166,7 +166,6 @@ class Tally:
 
     @property
     def avg_reward(self) -> float | None:
-        """Mean reward of the attempts, None without one."""
         return self.mean_reward if self.attempts else None
 
     @property
@@ -178,17 +177,14 @@ class Tally:
 
     @property
     def pass_rate(self) -> float | None:
-        """Share of attempts that passed, None without one."""
         return self.passes / self.attempts if self.attempts else None
 
     @property
     def mean_turns(self) -> float | None:
-        """Mean model turns per attempt, None without one."""
         return self.turns / self.attempts if self.attempts else None
 
     @property
     def mean_tokens(self) -> float | None:
-        """Mean tokens of the attempts that reported them, None if none did."""
         return self.tokens / self.tokens_known if self.tokens_known else None
 
 
@@ -471,14 +467,12 @@ def rate_text(answer: RateFigures, limit: int | None) -> str:
 
 
 def _header(ks: Sequence[int]) -> list[str]:
-    """The headers of `_cells`."""
     headers = {name: [shown.header] for name, shown in SHOWN.items()}
     headers["pass_rate"] += [f"pass@{k}" for k in ks]
     return [header for found in headers.values() for header in found]
 
 
 def _cells(row: TaskFigures | SourceFigures, ks: Sequence[int]) -> list[str]:
-    """All figures, pass@k after the pass rate."""
     cells = {name: [number(getattr(row, name), f",.{shown.digits}f")] for name, shown in SHOWN.items()}
     cells["avg_reward"] = [_reward(row)]
     for k in ks:
@@ -510,7 +504,6 @@ def _task_table(source: SourceFigures, limit: int | None) -> str:
 
 
 def _side_by_side(sources: Sequence[SourceFigures], limit: int | None) -> str:
-    """One column per source: mean reward, its standard error, attempts and errors."""
     by_key = [{row.key: row for row in source.rows} for source in sources]
     labels = {row.key: _label(row) for source in sources for row in source.rows}
     rows = [[label, *(_cell(rows.get(key)) for rows in by_key)] for key, label in list(labels.items())[:limit]]
@@ -522,7 +515,6 @@ def _label(row: TaskFigures) -> str:
 
 
 def _source_label(source: SourceFigures, sources: Sequence[SourceFigures]) -> str:
-    """The model, with the env where several envs are compared."""
     several = len({other.env for other in sources}) > 1
     return f"{source.model} @ {source.env}" if several else source.model
 

@@ -79,7 +79,6 @@ class RatedFile(ParquetInput):
 
     @property
     def about(self) -> dict[str, object]:
-        """What `join` recorded about the runs; empty for a file from elsewhere."""
         try:
             parsed = json.loads((self.schema.metadata or {}).get(METADATA_KEY, b"{}"))
         except ValueError:
@@ -313,7 +312,6 @@ class RecommendFigures(BaseModel):
 
     @property
     def toml(self) -> str:
-        """The filter as a piece of a config file."""
         return (
             f'difficulty_key = "{self.column}"\n'
             f"min_avg_reward = {self.min_avg_reward!r}\nmax_avg_reward = {self.max_avg_reward!r}"
@@ -321,7 +319,6 @@ class RecommendFigures(BaseModel):
 
     @property
     def flags(self) -> str:
-        """The filter as vf-eval's options."""
         return (
             f"--env.taskset.difficulty-key {self.column} --env.taskset.min-avg-reward {self.min_avg_reward!r} "
             f"--env.taskset.max-avg-reward {self.max_avg_reward!r}"
@@ -404,7 +401,6 @@ TOML, in the taskset's table (prime-rl: [orchestrator.train.source.env.taskset])
 
 
 def _alike(rated: RatedFile, group: int) -> list[AlikeTasks]:
-    """The rated tasks, from the least mean reward to the greatest."""
     if not (rated.has("attempts") and rated.has("passes")):
         missing = f'"{rated.prefix}attempts" and "{rated.prefix}passes"'
         raise BadInputError(f'"{rated.path}" lacks the columns {missing}, which `join` writes')

@@ -78,7 +78,6 @@ def print_markdown(paths: list[Path], wanted: str) -> None:
 
 
 def _markdown(episode: EpisodeRecord, trace: TraceRecord) -> str:
-    """A rollout for an issue or a chat: messages and verify commands, long ones cut, keys masked."""
     masker = Masker()
 
     def cut(text: str) -> str:
@@ -224,7 +223,6 @@ def _step(message: dict[str, Any], at: float | None, *, copied: bool) -> Step:
 
 
 def _said(message: dict[str, Any], number: int) -> Step:
-    """What only an agent's step has."""
     reasoning = message.get("reasoning_content")
     calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
     return {
@@ -251,7 +249,6 @@ def _arguments(given: Any) -> dict[str, Any]:
 
 
 def _observe(step: Step, message: dict[str, Any]) -> None:
-    """Take a tool's result into the step that asked for it."""
     asked = {call["tool_call_id"] for call in step.get("tool_calls") or ()}
     call = message.get("tool_call_id")
     result = {"source_call_id": call if call in asked else None, "content": _plain_text(message.get("content"))}

@@ -211,7 +211,6 @@ class Lister:
 
 
 def _rows(episode: EpisodeRecord, tried: Tries, inspected: Inspected, run: int) -> list[Row]:
-    """A row for each try of the episode, as `opencode-difficulty` tells tries and outcomes."""
     by_trace = {id(trace): found for trace, (found, _) in zip(episode.traces, inspected.traces, strict=True)}
     rows = []
     for trace, outcome in tried:
@@ -273,7 +272,6 @@ def _message(errors: Sequence[ErrorRecord]) -> str | None:
 
 
 def _tool_calls(trace: TraceRecord) -> dict[str, int]:
-    """Calls by tool that the model made, each once."""
     counts: Counter[str] = Counter()
     for node in trace.nodes:
         if node.sampled and isinstance(node.message, dict):

@@ -191,7 +191,6 @@ def holds_hint(text: bytes) -> bool:
 
 
 def _rules_of(hints: Iterable[bytes]) -> list[Rule]:
-    """The rules that have one of the hints, in their order."""
     found = {*hints}
     return [rule for rule in RULES if not found.isdisjoint(rule.hints)] if found else []
 
@@ -200,7 +199,6 @@ _FACTOR, _SHIFT, _THREE = np.uint32(2654435761), np.uint32(15), np.uint32(0xFFFF
 
 
 def _hashed(fours: np.ndarray) -> np.ndarray:
-    """Where the table has the first three bytes of each four."""
     return ((fours & _THREE) * _FACTOR) >> _SHIFT
 
 

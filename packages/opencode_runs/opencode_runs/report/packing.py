@@ -297,7 +297,6 @@ def _read(place: Place) -> dict[str, Any] | None:
 
 
 def _details(episode: EpisodeRecord, figures: list[TraceFigures]) -> dict[str, Any]:
-    """All of an episode that is shown, as JSON values that are not cleaned yet."""
     data = episode.task_data if isinstance(episode.task_data, dict) else {}
     return {
         "id": episode.id, "env": episode.env, "run": episode.run, "group": episode.group_id,
@@ -341,7 +340,6 @@ def _trace(trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
 
 
 def _tools(trace: TraceRecord) -> list[Any]:
-    """Name and description of each tool that was offered."""
     found: Any = trace.tools or next((node.tools for node in trace.nodes if node.tools), [])
     tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
     return [{"name": tool.get("name"), "description": tool.get("description")} for tool in tools]

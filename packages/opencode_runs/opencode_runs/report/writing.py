@@ -180,7 +180,6 @@ def _without_collection() -> Iterator[None]:
 
 
 def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout], workers: Workers) -> None:
-    """Write what has room."""
     batches = _batches(rollouts)
     rooms, misses = [replace(page.room)], 0
     """What was left after each batch."""
@@ -223,7 +222,6 @@ def _settled(number: int) -> int:
 
 
 def _rows(listed: list[Row], masker: Masker) -> bytes:
-    """JSON of the rows, without the brackets around them."""
     if not listed:
         return b""
     for row in listed:
@@ -269,7 +267,6 @@ def _shown(path: Path) -> str:
 
 
 def _turns(listed: list[Row]) -> list[dict[str, Any]]:
-    """The rollouts that others went on from, with the values of their turns, as `opencode-turns tree` has them."""
     if not any(row.branch for row in listed):
         return []
     found = {row.id: Continued.of(row.id, row.task, row.branch, row.reward, row.outcome) for row in listed}
@@ -277,7 +274,6 @@ def _turns(listed: list[Row]) -> list[dict[str, Any]]:
 
 
 def _comparisons(rated: list[RateFigures]) -> list[dict[str, Any]]:
-    """Pairs of runs with what differs; every pair of a few, else each with the one before it."""
     tasks = [{row.key: row for source in one.sources for row in source.rows} for one in rated]
     count = len(tasks)
     pairs = [(a, b) for a in range(count) for b in range(a + 1, count) if count <= MAX_COMPARED or b == a + 1]

@@ -160,7 +160,6 @@ def _step(file: Path) -> int | None:
 
 
 def _kind(file: Path) -> str:
-    """`train` or `eval`, as prime-rl names them."""
     return file.parts[-3] if file.parts[-2] in ("all", "effective") else ""
 
 
@@ -261,7 +260,6 @@ class Reading(Generic[Found]):
                     raise BadInputError(f'"{file.path}" holds no verifiers episode: {report.complaints[0]}')
 
     def _readable(self, file: TraceFile, report: RunReport, progress: Progress) -> Iterator[Found]:
-        """The readable episodes of one file; the others are counted in `report`."""
         try:
             end = 0
             for number, (size, found) in enumerate(self.lines(file), start=1):

@@ -98,9 +98,7 @@ examples:
 def build_parser() -> Parser:
     named = (f"  {flaw:<15} {meaning.what}" for flaw, meaning in MEANINGS.items() if meaning.fails)
     parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EPILOG.format(flaws="\n".join(named)))
-    parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="a run, a trace file, or a folder of runs"
-    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run, a trace file, or a folder of runs")
     parser.add_argument("--check", action="store_true", help="exit with 1 if something must not train")
     parser.add_argument(
         "--max-tokens", "--seq-len", type=positive, metavar="N",

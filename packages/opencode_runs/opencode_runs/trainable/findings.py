@@ -385,7 +385,6 @@ def _token_ids(node: TokenNode, vocabulary: int) -> str:
 
 
 def _kept_otherwise(trace: TraceRecord) -> str:
-    """What is wrong with the logprobs of an evaluation."""
     if not trace.kept:
         return ""
     held = Counter(kept.node for kept in trace.kept)
@@ -564,7 +563,6 @@ def _set_otherwise(trace: TraceRecord) -> Iterator[str]:
 
 
 def _answer_before(trace: TraceRecord, number: int, answered: Mapping[int, CallRecord]) -> CallRecord | None:
-    """The call of the answer before one in its conversation."""
     here = trace.nodes[number].parent if 0 <= number < len(trace.nodes) else None
     while here is not None and here not in answered:
         here = trace.nodes[here].parent

@@ -87,7 +87,6 @@ def _same(one: TokenNode, other: TokenNode) -> bool:
 
 
 def _behind_answers(nodes: Sequence[TokenNode]) -> set[int]:
-    """The answers, and everything behind one."""
     behind: set[int] = set()
     for number, node in enumerate(nodes):
         if node.sampled or node.parent in behind:

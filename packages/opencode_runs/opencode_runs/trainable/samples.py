@@ -110,7 +110,6 @@ def training_sample(trace: NodeGraph, found: TrainedBranch) -> TrainingSample:
 
 
 def _plain(values: Collection[Any]) -> list[Any]:
-    """A list, or an array as a list of Python's own values."""
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
