@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opencode_env.check_tasks.check import Finding, Limits, Report, Results, misfits, table, tight
+from opencode_env.check_tasks.check import Results, TaskFinding, TaskReport, misfits, table, tight
 from opencode_env.check_tasks.leaks import (
     MAX_UNPACKED_BYTES,
     change_of,
@@ -137,10 +137,10 @@ def test_a_file_that_the_prompt_names_is_meant_to_be_read() -> None:
 
 
 def test_limits_that_do_not_fit_are_told() -> None:
-    fine = Limits(agent=600, seat=None, scoring=300, longest=240, setup=None, longest_setup=600, episode=None)
-    assert list(misfits(fine)) == []
-    odd = Limits(agent=600, seat=5, scoring=100, longest=240, setup=60, longest_setup=600, episode=50)
-    assert [told.partition(" ")[0] for told in misfits(odd)] == ["the", "the", "scoring", "setup", "an"]
+    fine = misfits(agent=600, seat=None, scoring=300, longest=240, setup=None, longest_setup=600, episode=None)
+    assert list(fine) == []
+    odd = misfits(agent=600, seat=5, scoring=100, longest=240, setup=60, longest_setup=600, episode=50)
+    assert [told.partition(" ")[0] for told in odd] == ["the", "the", "scoring", "setup", "an"]
     assert list(tight(1.0, 10.0, "it")) == list(tight(9.0, None, "it")) == []
     assert list(tight(9.0, 10.0, "it")) == ["it took 9.0 s of its 10 s with the gold solution"]
 
@@ -148,8 +148,8 @@ def test_limits_that_do_not_fit_are_told() -> None:
 def test_results_are_kept_and_not_made_again(tmp_path: Path) -> None:
     path = tmp_path / "out" / "results.jsonl"
     results = Results(path)
-    good = Report(key="a", hash="1", options="o", findings=[Finding(kind="flaky", told="it varies\nmuch")])
-    failed = Report(key="b", hash="1", options="o", error="SandboxError: no")
+    good = TaskReport(key="a", hash="1", options="o", findings=[TaskFinding(kind="flaky", told="it varies\nmuch")])
+    failed = TaskReport(key="b", hash="1", options="o", error="SandboxError: no")
     for report in (good, failed):
         results.add(report)
     with path.open("ab") as file:
@@ -157,7 +157,7 @@ def test_results_are_kept_and_not_made_again(tmp_path: Path) -> None:
     again = Results(path)
     assert again.done("a", "1", "o") == good
     assert [again.done(*key) for key in (("a", "2", "o"), ("a", "1", "p"), ("b", "1", "o"))] == [None] * 3
-    again.add(Report(key="c", hash="1", options="o"))
+    again.add(TaskReport(key="c", hash="1", options="o"))
     assert Results(path).done("c", "1", "o") is not None
     shown = table([good, failed])
     assert "a  flaky  it varies much" in shown

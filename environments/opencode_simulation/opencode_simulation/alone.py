@@ -15,7 +15,7 @@ import verifiers.v1 as vf
 from mcp.client.client import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
-from opencode_env.check_tasks.check import Finding, Kind
+from opencode_env.check_tasks.check import TaskFinding, Kind
 from opencode_env.taskset.gold import GOLD_COLUMNS, trace_for
 from pydantic import JsonValue
 
@@ -132,12 +132,12 @@ class WorldCheck:
     def __init__(self, task: vf.Task[Any, Any, Any], repeats: int, column: str | None) -> None:
         self._task, self._repeats = task, repeats
         self._calls = gold_calls(task.data, column)
-        self.findings: list[Finding] = []
+        self.findings: list[TaskFinding] = []
         self.untouched: list[float] = []
         self.gold: list[float] = []
 
     def _note(self, kind: Kind, told: str) -> None:
-        self.findings.append(Finding(kind=kind, told=told))
+        self.findings.append(TaskFinding(kind=kind, told=told))
 
     async def run(self) -> None:
         try:

@@ -36,7 +36,7 @@ from verifiers.v1.cli.resolve import narrow_config, plugin_errors
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.task import Task
 
-from opencode_env.check_tasks.check import Box, Check, CheckEnv, Report, Results, TaskCheck, table
+from opencode_env.check_tasks.check import Box, Check, CheckEnv, Results, TaskCheck, TaskReport, table
 from opencode_env.taskset import DatasetError, OpenCodeTask
 
 _OWNER = "opencode_env.check_tasks"
@@ -237,11 +237,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(report.findings for report in reports))
 
 
-async def _checked(options: argparse.Namespace, config: Any) -> list[Report]:
+async def _checked(options: argparse.Namespace, config: Any) -> list[TaskReport]:
     env = CheckEnv(config)
     digest = _digest(options, config)
     results = Results(options.results) if options.results else None
-    reports: dict[int, Report] = {}
+    reports: dict[int, TaskReport] = {}
     progress = _Progress()
     places = asyncio.Semaphore(options.jobs)
     running: set[asyncio.Task[None]] = set()
@@ -289,9 +289,9 @@ def _digest(options: argparse.Namespace, config: Any) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-async def _report(env: CheckEnv, task: Task[Any, Any, Any], options: argparse.Namespace, digest: str) -> Report:
+async def _report(env: CheckEnv, task: Task[Any, Any, Any], options: argparse.Namespace, digest: str) -> TaskReport:
     started = time.monotonic()
-    report = Report(key=task.key, hash=task.hash, options=digest)
+    report = TaskReport(key=task.key, hash=task.hash, options=digest)
     check: Check
     if hasattr(task, "own_check"):  # a world is not checked in a sandbox
         check = task.own_check(options.repeats, options.gold)

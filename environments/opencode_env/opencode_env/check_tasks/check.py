@@ -62,14 +62,14 @@ Kind = Literal[
 """`broken`: its setup or scoring is an error. `not-looked-at`: something of the sandbox could not be searched."""
 
 
-class Finding(BaseModel, frozen=True):
+class TaskFinding(BaseModel, frozen=True):
     """One thing that is wrong with a task."""
 
     kind: Kind
     told: str
 
 
-class Report(BaseModel, frozen=True):
+class TaskReport(BaseModel, frozen=True):
     """One task."""
 
     key: str
@@ -78,7 +78,7 @@ class Report(BaseModel, frozen=True):
     """Of its content: a changed task is checked again."""
     options: str
     """Of the check: other options check again."""
-    findings: list[Finding] = []
+    findings: list[TaskFinding] = []
     error: str | None = None
     """What of the infrastructure failed, so that nothing is known; tried again when the check is resumed."""
     untouched: list[float] = []
@@ -89,7 +89,7 @@ class Report(BaseModel, frozen=True):
 class Check(Protocol):
     """The check of one task; a task that is not checked in a sandbox makes its own (`own_check(repeats, gold)`)."""
 
-    findings: list[Finding]
+    findings: list[TaskFinding]
     untouched: list[float]
     """The reward of each attempt that did nothing."""
     gold: list[float]
@@ -104,13 +104,13 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._done: dict[tuple[str, str, str], Report] = {}
+        self._done: dict[tuple[str, str, str], TaskReport] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file():
             with path.open(encoding="utf-8", errors="replace") as file:
                 for line in file:
                     try:
-                        report = Report.model_validate_json(line)
+                        report = TaskReport.model_validate_json(line)
                     except ValidationError:
                         continue  # the line that was written when it was cut off
                     if report.error is None:
@@ -119,15 +119,15 @@ class Results:
                 with path.open("a", encoding="utf-8") as file:
                     file.write("\n")
 
-    def done(self, key: str, content: str, options: str) -> Report | None:
+    def done(self, key: str, content: str, options: str) -> TaskReport | None:
         return self._done.get((key, content, options))
 
-    def add(self, report: Report) -> None:
+    def add(self, report: TaskReport) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(report.model_dump_json() + "\n")
 
 
-def table(reports: Iterable[Report]) -> str:
+def table(reports: Iterable[TaskReport]) -> str:
     """What was found, a line for each finding, and a line for all."""
     lines, kinds, tasks, failed = [], Counter[str](), 0, 0
     for report in reports:
@@ -221,36 +221,29 @@ LEAST_AGENT_SECONDS = 10.0
 """An agent needs one to three seconds to its first model call, and has done nothing then."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Seconds; None: no limit."""
+def misfits(
+    *, agent: float | None, seat: float | None, scoring: float | None, longest: float, setup: float | None,
+    longest_setup: float, episode: float | None,
+) -> Iterator[str]:  # fmt: skip
+    """What does not fit, before anything has run; all in seconds, and None is no limit.
 
-    agent: float | None
-    """That the task gives the agent."""
-    seat: float | None
-    """That the seat gives it, which goes before."""
-    scoring: float | None
-    longest: float
-    """That the task's own commands may take to score it."""
-    setup: float | None
-    longest_setup: float
-    episode: float | None
-
-
-def misfits(limits: Limits) -> Iterator[str]:
-    """What does not fit, before anything has run."""
-    agent = limits.agent if limits.seat is None else limits.seat
+    Args:
+        agent: what the task gives the agent.
+        seat: what the seat gives it, which goes before.
+        longest: what the task's own commands may take to score it; `longest_setup`, to prepare it.
+    """
+    if agent is not None and seat is not None and seat < agent:
+        yield f"the task gives the agent {agent:g} s, and --env.agent.timeout.rollout {seat:g} s"
+    agent = agent if seat is None else seat
     if agent is not None and agent < LEAST_AGENT_SECONDS:
         yield f"the agent has {agent:g} s, which is over before it has done anything"
-    if limits.agent is not None and limits.seat is not None and limits.seat < limits.agent:
-        yield f"the task gives the agent {limits.agent:g} s, and --env.agent.timeout.rollout {limits.seat:g} s"
-    if limits.scoring is not None and limits.longest > limits.scoring:
-        yield f"scoring has {limits.scoring:g} s, and the task's commands may take {limits.longest:g} s"
-    if limits.setup is not None and limits.longest_setup > limits.setup:
-        yield f"setup has {limits.setup:g} s, and the task's commands may take {limits.longest_setup:g} s"
-    parts = (agent or 0) + (limits.scoring or limits.longest)
-    if limits.episode is not None and limits.episode < parts:
-        yield f"an episode has {limits.episode:g} s, and agent and scoring may take {parts:g} s"
+    if scoring is not None and longest > scoring:
+        yield f"scoring has {scoring:g} s, and the task's commands may take {longest:g} s"
+    if setup is not None and longest_setup > setup:
+        yield f"setup has {setup:g} s, and the task's commands may take {longest_setup:g} s"
+    parts = (agent or 0) + (scoring or longest)
+    if episode is not None and episode < parts:
+        yield f"an episode has {episode:g} s, and agent and scoring may take {parts:g} s"
 
 
 def tight(seconds: float, limit: float | None, what: str) -> Iterator[str]:
@@ -274,13 +267,13 @@ class TaskCheck:
         rubric = task.rubric_config
         self._answer_path: str | None = getattr(rubric, "answer_path", None)
         self._column, self._folder, self._type = column, folder, rubric.type
-        self.findings: list[Finding] = []
+        self.findings: list[TaskFinding] = []
         self._lacking: list[str] = []
         self.untouched: list[float] = []
         self.gold: list[float] = []
 
     def _note(self, kind: Kind, told: str) -> None:
-        finding = Finding(kind=kind, told=told)
+        finding = TaskFinding(kind=kind, told=told)
         if finding not in self.findings:
             self.findings.append(finding)
 
@@ -290,7 +283,7 @@ class TaskCheck:
         Raises:
             RolloutError: the infrastructure failed.
         """
-        for told in misfits(self._limits()):
+        for told in self._misfits():
             self._note("limits", told)
         try:
             gold = gold_of(self._task.data, self._type, self._answer_path, self._column, self._folder)
@@ -314,9 +307,9 @@ class TaskCheck:
         except vf.RolloutError as error:
             self._note("broken", f"{type(error).__name__}: {str(error)[-600:]}")
 
-    def _limits(self) -> Limits:
+    def _misfits(self) -> Iterator[str]:
         data, seat, config = self._task.data, self._env.config.agent.timeout, self._task.config
-        return Limits(
+        return misfits(
             agent=data.timeout.agent,
             seat=seat.rollout,
             scoring=seat.scoring if seat.scoring is not None else data.timeout.scoring,

@@ -195,7 +195,7 @@ class Source(NamedTuple):
     model: str
 
 
-class Made(NamedTuple):
+class TryConditions(NamedTuple):
     model: str | None
     sampling: str
     verifiers: str
@@ -209,18 +209,18 @@ class RatedEpisode:
     task_id: str | None
     task_name: str | None
     prompt: str | None
-    tries: list[tuple[Made | None, Attempt | Failure]]
+    tries: list[tuple[TryConditions | None, Attempt | Failure]]
 
     @classmethod
     def of(cls, episode: EpisodeRecord, tried: Tries) -> "RatedEpisode":
         assert episode.task is not None, "parse_line refuses an episode without one"
-        made: list[tuple[Made | None, Attempt | Failure]] = []
+        made: list[tuple[TryConditions | None, Attempt | Failure]] = []
         for trace, found in tried:
             if trace is None:
                 made.append((None, found))
                 continue
             scorers = trace.scorers or {"": ""} if isinstance(found, Attempt) else {}
-            made.append((Made(trace.model, trace.sampling_text, trace.verifiers, scorers), found))
+            made.append((TryConditions(trace.model, trace.sampling_text, trace.verifiers, scorers), found))
         return cls(episode.env, episode.task, episode.task_id, episode.task_name, episode.prompt, made)
 
 
@@ -247,11 +247,11 @@ class SourceRating:
         mixed = [(what, ", ".join(facts)) for facts, what in found if len([*facts]) > 1]
         return [f"{model}: {what} differ and are pooled: {facts}" for what, facts in mixed]
 
-    def note(self, made: Made) -> None:
-        for facts, fact in ((self.sampling, made.sampling), (self.versions, made.verifiers)):
+    def note(self, conditions: TryConditions) -> None:
+        for facts, fact in ((self.sampling, conditions.sampling), (self.versions, conditions.verifiers)):
             if len(facts) < MAX_FACTS:
                 facts[fact] = None
-        for name, version in made.scorers.items():
+        for name, version in conditions.scorers.items():
             if name in self.scorers or len(self.scorers) < MAX_FACTS:
                 versions = self.scorers.setdefault(name, {})
                 if len(versions) < MAX_FACTS:
@@ -272,11 +272,11 @@ class Rating:
 
     def count(self, episode: RatedEpisode, run_model: str | None) -> None:
         """Count the tries of an episode; `run_model` is whom one without any trace belongs to."""
-        for made, found in episode.tries:
-            model = (made.model if made else None) or run_model or "unknown model"
+        for conditions, found in episode.tries:
+            model = (conditions.model if conditions else None) or run_model or "unknown model"
             source = self.sources.setdefault(Source(episode.env, model), SourceRating())
-            if made is not None:
-                source.note(made)
+            if conditions is not None:
+                source.note(conditions)
             tally = source.tasks.get(episode.task)
             if tally is None:
                 tally = source.tasks[episode.task] = Tally(episode.task_id, episode.task_name, episode.prompt)

@@ -125,7 +125,7 @@ PHASES = ("boot", "setup", "agent", "finalize", "scoring")
 
 
 @dataclass(slots=True)
-class Row:
+class TryRow:
     """A try: what the page lists of it, and what tells which tries are shown; a run has thousands."""
 
     text: bytes
@@ -154,14 +154,14 @@ class Row:
 
 
 @dataclass(slots=True)
-class Rollout:
+class ListedRollout:
     """An episode of a run: where its line stands, its rows, and what a trainer makes of its traces."""
 
     run: Run
     start: int
     size: int
     """Bytes of its line."""
-    rows: list[Row]
+    rows: list[TryRow]
     figures: list[TraceFigures]
 
 
@@ -169,7 +169,7 @@ class Rollout:
 class Listing:
     rated: RateFigures
     report: Report
-    rollouts: list[Rollout]
+    rollouts: list[ListedRollout]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Listed:
     id: str
     rated: RatedEpisode
     inspected: Inspected
-    rows: list[Row]
+    rows: list[TryRow]
 
 
 class Lister:
@@ -210,7 +210,7 @@ class Lister:
         return size, Listed(episode.id, RatedEpisode.of(episode, tried), found, listed)
 
 
-def _rows(episode: EpisodeRecord, tried: Tries, inspected: Inspected, run: int) -> list[Row]:
+def _rows(episode: EpisodeRecord, tried: Tries, inspected: Inspected, run: int) -> list[TryRow]:
     by_trace = {id(trace): found for trace, (found, _) in zip(episode.traces, inspected.traces, strict=True)}
     rows = []
     for trace, outcome in tried:
@@ -230,11 +230,11 @@ def _rows(episode: EpisodeRecord, tried: Tries, inspected: Inspected, run: int) 
             said |= _of_trace(episode, trace, found)
         forks = found.forks if found else 0
         facts = (said["id"], episode.called, said["outcome"], said["reward"], forks, branch, found)
-        rows.append(Row(as_json(said), run, episode.task, *facts))
+        rows.append(TryRow(as_json(said), run, episode.task, *facts))
     return rows
 
 
-def _mask_rows(listed: list[Row]) -> None:
+def _mask_rows(listed: list[TryRow]) -> None:
     """Mask the texts of rows; mostly there is nothing to mask, which is seen at once for all of them."""
     masker = Masker()
     masker.json(b"\n".join([row.text for row in listed]))
@@ -318,15 +318,15 @@ def list_run(run: Run, number: int, threshold: float, workers: Workers) -> Listi
             yield from chunk
 
     rating, reading, inspection = Rating(threshold), Reading(lines), Inspection()
-    rollouts: list[Rollout] = []
+    rollouts: list[ListedRollout] = []
     for file, episode in reading.episodes([run.file]):
         rating.count(episode.rated, file.settings.model)
         found = inspection.add(file, episode.inspected)
-        rollouts.append(Rollout(run, *reading.place, episode.rows, found))
+        rollouts.append(ListedRollout(run, *reading.place, episode.rows, found))
     return Listing(figures(rating), inspection.report(reading.runs), rollouts)
 
 
-def by_interest(rollouts: Iterable[Rollout]) -> list[Rollout]:
+def by_interest(rollouts: Iterable[ListedRollout]) -> list[ListedRollout]:
     """The rollouts whose conversations are kept first, if not all have room.
 
     An attempt of each outcome of each task comes before a second of the same; among those, errors and forks, then tasks
@@ -339,7 +339,7 @@ def by_interest(rollouts: Iterable[Rollout]) -> list[Rollout]:
     best = max((reward for found in rewards.values() for reward in found if reward is not None), default=0.0)
     seen: Counter[Any] = Counter()
 
-    def interest(rollout: Rollout) -> tuple[int, int]:
+    def interest(rollout: ListedRollout) -> tuple[int, int]:
         kinds, ranks = [], []
         for row in rollout.rows:
             kinds.append((row.run, row.key, row.outcome, row.reward))

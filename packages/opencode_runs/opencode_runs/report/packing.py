@@ -176,7 +176,7 @@ class Room:
         self.ratio += (ratio - self.ratio) / 8
 
 
-class Place(NamedTuple):
+class LineToPack(NamedTuple):
     """What a packer needs of a rollout, which may be in another process: where its line stands, and what is known."""
 
     file: Path
@@ -190,7 +190,7 @@ class Place(NamedTuple):
 class Batch(NamedTuple):
     """Rollouts to pack, and what is left for them and all that follow."""
 
-    places: list[Place]
+    places: list[LineToPack]
     room: Room
 
 
@@ -283,7 +283,7 @@ def _pack(value: Any, room: Room, share: float, written: Written) -> None:
         cap = min(shorter, fitting_cap(found, ratio * share))
 
 
-def _read(place: Place) -> dict[str, Any] | None:
+def _read(place: LineToPack) -> dict[str, Any] | None:
     """The rollout as the page opens it; None if its line is another one by now."""
     try:
         with place.file.open("rb") as file:

@@ -28,20 +28,19 @@ from opencode_runs.difficulty.rate import Band, RateFigures, TaskFigures, Thresh
 from opencode_runs.progress import Progress
 from opencode_runs.report.listing import (
     Chunk,
+    ListedRollout,
     Lister,
     Listing,
-    Rollout,
-    Row,
+    TryRow,
     Workers,
     by_interest,
     list_run,
     processors,
 )
 from opencode_runs.report.masking import RULES, Masker
-from opencode_runs.report.packing import Batch, Packed, Packer, Place, Room, Written, as_json, pack
+from opencode_runs.report.packing import Batch, LineToPack, Packed, Packer, Room, Written, as_json, pack
 from opencode_runs.traces.reading import Run, saved_config
-from opencode_runs.turns.tree import Rollout as Continued
-from opencode_runs.turns.tree import tree_of
+from opencode_runs.turns.tree import TreeRollout, tree_of
 
 MAX_COMPARED = 6
 """Runs of which each pair is compared; of more, neighbours are."""
@@ -179,7 +178,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout], workers: Workers) -> None:
+def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[ListedRollout], workers: Workers) -> None:
     batches = _batches(rollouts)
     rooms, misses = [replace(page.room)], 0
     """What was left after each batch."""
@@ -187,7 +186,7 @@ def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout], workers
     def batch(number: int) -> Batch:
         # What is under way takes its share of the room and of the lines.
         places = [
-            Place(one.run.file.path, one.start, one.size, [row.id for row in one.rows], one.figures)
+            LineToPack(one.run.file.path, one.start, one.size, [row.id for row in one.rows], one.figures)
             for one in batches[number]
         ]
         return Batch(places, rooms[_settled(number)])
@@ -207,7 +206,7 @@ def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[Rollout], workers
     page.left_out = sum(all(row.detail is None for row in rollout.rows) for rollout in rollouts)
 
 
-def _batches(rollouts: list[Rollout]) -> list[list[Rollout]]:
+def _batches(rollouts: list[ListedRollout]) -> list[list[ListedRollout]]:
     """In order; the first ones are small, so that what they teach is known early."""
     found, start = [], 0
     while start < len(rollouts):
@@ -221,7 +220,7 @@ def _settled(number: int) -> int:
     return max(number - BEHIND, number // 2)
 
 
-def _rows(listed: list[Row], masker: Masker) -> bytes:
+def _rows(listed: list[TryRow], masker: Masker) -> bytes:
     if not listed:
         return b""
     for row in listed:
@@ -266,10 +265,10 @@ def _shown(path: Path) -> str:
     return str(Path(*path.parts[-3:]))
 
 
-def _turns(listed: list[Row]) -> list[dict[str, Any]]:
+def _turns(listed: list[TryRow]) -> list[dict[str, Any]]:
     if not any(row.branch for row in listed):
         return []
-    found = {row.id: Continued.of(row.id, row.task, row.branch, row.reward, row.outcome) for row in listed}
+    found = {row.id: TreeRollout.of(row.id, row.task, row.branch, row.reward, row.outcome) for row in listed}
     return [trunk.model_dump(mode="json") for trunk in tree_of(found).trunks]
 
 

@@ -70,7 +70,7 @@ _Label = Annotated[str | None, BeforeValidator(_text)]
 _OURS = WrapValidator(_if_ours)
 
 
-class Part(BaseModel, frozen=True, extra="ignore", protected_namespaces=()):
+class LinePart(BaseModel, frozen=True, extra="ignore", protected_namespaces=()):
     """A part of a line: what it does not name is skipped."""
 
 
@@ -93,14 +93,14 @@ class BranchOrigin(Origin):
     """Whether the conversation had forked by then."""
 
 
-class ErrorRecord(Part):
+class ErrorRecord(LinePart):
     type: str = "unknown error"
     message: Any = None
     traceback: Any = None
     status_code: Any = None
 
 
-class RewardRecord(Part):
+class RewardRecord(LinePart):
     model_config = STRICT
 
     score: float | None = None
@@ -144,7 +144,7 @@ class TokenNode(msgspec.Struct, dict=True):
         return self.message.get("role") if isinstance(self.message, dict) else None
 
 
-class ForkRecord(Part):
+class ForkRecord(LinePart):
     """Where and how a conversation's history parted."""
 
     message: int
@@ -152,14 +152,14 @@ class ForkRecord(Part):
     how: str
 
 
-class HistoryRecord(Part):
+class HistoryRecord(LinePart):
     """What our interception notes of a trace's forks (`info["history"]`)."""
 
     forks: int = 0
     first: tuple[ForkRecord, ...] = ()
 
 
-class KeptLogprobs(Part):
+class KeptLogprobs(LinePart):
     """The logprobs of one answer of an evaluation endpoint (`info["logprobs"]`)."""
 
     node: int
@@ -233,7 +233,7 @@ def _read_as(kind: type[msgspec.Struct]) -> PlainValidator:
     return PlainValidator(read)
 
 
-class TraceRecord(Part):
+class TraceRecord(LinePart):
     """A trace with its messages, tokens and calls.
 
     One that holds other types than verifiers writes is empty, and `wrong_types` says so.
@@ -379,7 +379,7 @@ def _of_types(given: Any, kinds: dict[str, Any]) -> dict[str, Any]:
     return {name: known[name] for name, kind in kinds.items() if type(known.get(name)) is kind} | inner
 
 
-class EpisodeRecord(Part):
+class EpisodeRecord(LinePart):
     model_config = STRICT
 
     id: str

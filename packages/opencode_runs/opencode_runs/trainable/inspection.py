@@ -33,17 +33,17 @@ MAX_KNOWN = 4000
 """Of what rollouts say, kept to be said again."""
 Note = tuple[str, int, str]
 """An aspect of a rollout, a hash of its value, and what is said of it: of a long one only its number is."""
-Told = tuple[int, list[Note]]
+Notes = tuple[int, list[Note]]
 """What a rollout, or a trace of it, says of its group: a hash of the whole, and its parts."""
 
 
 @dataclass
-class Telling:
+class NoteCache:
     """What rollouts say of their groups; most of a group say the same, which is worked out once."""
 
     _known: dict[int, list[Note]] = field(default_factory=dict)
 
-    def of(self, episode: EpisodeRecord) -> list[Told]:
+    def of(self, episode: EpisodeRecord) -> list[Notes]:
         """What a rollout says; of what failed nothing trains, so that it may differ."""
         told = [self._told([episode.task, episode.env, episode.task_data, episode.task_hash], _notes, episode)]
         for trace in episode.traces:
@@ -56,7 +56,7 @@ class Telling:
                 told.append(self._told(task, _task_notes, trace))
         return told
 
-    def _told(self, values: Sequence[Any], notes: Callable[[Any], Iterator[Note]], source: Any) -> Told:
+    def _told(self, values: Sequence[Any], notes: Callable[[Any], Iterator[Note]], source: Any) -> Notes:
         whole = hash(hashable(values))
         if whole not in self._known:
             if len(self._known) >= MAX_KNOWN:
@@ -116,7 +116,7 @@ class Mixture:
     _alike: set[int] = field(default_factory=set)
     """What was taken up, as a whole."""
 
-    def add(self, told: Iterable[Told]) -> None:
+    def add(self, told: Iterable[Notes]) -> None:
         for whole, notes in told:
             if whole not in self._alike:
                 self._alike.add(whole)
@@ -206,7 +206,7 @@ class Inspected:
     """Empty where a trainer named the group."""
     task: str
     """What people call it."""
-    told: list[Told]
+    told: list[Notes]
     traces: list[tuple[TraceFigures, Marks | None]]
     """Marks are those of a trace that would train; None of the others."""
 
@@ -219,7 +219,7 @@ class Inspector:
     """What it cuts a sample to (its `seq_len`); None = it is not known."""
     vocabulary: int | None = None
     """How many tokens its model's vocabulary has; None = it is not known."""
-    _telling: Telling = field(default_factory=Telling)
+    _telling: NoteCache = field(default_factory=NoteCache)
 
     def inspect(self, file: TraceFile, episode: EpisodeRecord) -> Inspected:
         """What is found of an episode; whether it stands twice, and its advantages, its run alone can tell."""

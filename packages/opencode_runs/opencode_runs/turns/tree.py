@@ -15,7 +15,7 @@ from opencode_runs.traces.record import BranchOrigin, Origin
 from opencode_runs.turns.kept import KeptTurn, TurnRow, holds_kept_turns, kept_turns
 
 
-class Rollout(BaseModel):
+class TreeRollout(BaseModel):
     trace_id: str
     task: str
     """How the task is called."""
@@ -29,7 +29,7 @@ class Rollout(BaseModel):
     @classmethod
     def of(
         cls, trace_id: str, task: str, branch: BranchOrigin | None, reward: float | None, failure: str | None
-    ) -> "Rollout":
+    ) -> "TreeRollout":
         """A rollout as the tree of kept turns counts it."""
         origin = branch if branch is not None and not branch.resumed else None
         if origin is not None and not origin.same_request:
@@ -37,29 +37,29 @@ class Rollout(BaseModel):
         return cls(trace_id=trace_id, task=task, origin=origin, reward=reward, failure=failure)
 
 
-def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, Rollout], list[str]]:
+def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, TreeRollout], list[str]]:
     """The rollouts of runs by trace id, and what whoever named the runs should know.
 
     Raises:
         BadInputError: a run does not exist or cannot be read.
     """
     reading = Reading(lines_of)
-    found: dict[str, Rollout] = {}
+    found: dict[str, TreeRollout] = {}
     for _, episode in reading.episodes(find_trace_files(runs, "eval")):
         called = episode.task_id or episode.task_name or episode.task or ""
         for trace, outcome in tries(episode):
             if trace is not None:
                 reward, failure = (None, outcome.cause) if isinstance(outcome, Failure) else (outcome.reward, None)
-                one = Rollout.of(trace.id, called, trace.branch, reward, failure)
+                one = TreeRollout.of(trace.id, called, trace.branch, reward, failure)
                 found[one.trace_id] = one
     return found, [line for run in reading.runs for line in run.warnings()]
 
 
-class Turns(BaseModel):
+class FoundTurns(BaseModel):
     """The kept turns that a path names, with the rewards of their rollouts where these are known."""
 
     turns: list[KeptTurn]
-    rollouts: dict[str, Rollout]
+    rollouts: dict[str, TreeRollout]
     warnings: list[str]
 
     def reward(self, turn: KeptTurn) -> float | None:
@@ -68,7 +68,7 @@ class Turns(BaseModel):
         return None if rollout is None else rollout.reward
 
 
-def find_turns(path: Path, runs: Sequence[Path] = ()) -> Turns:
+def find_turns(path: Path, runs: Sequence[Path] = ()) -> FoundTurns:
     """The kept turns of a folder of them, or of the rollouts of a run whose configuration names that folder.
 
     Args:
@@ -80,7 +80,7 @@ def find_turns(path: Path, runs: Sequence[Path] = ()) -> Turns:
     """
     if holds_kept_turns(path):
         rollouts, warnings = read_rollouts(runs)
-        return Turns(turns=list(kept_turns(path)), rollouts=rollouts, warnings=warnings)
+        return FoundTurns(turns=list(kept_turns(path)), rollouts=rollouts, warnings=warnings)
     rollouts, warnings = read_rollouts([path])
     more, told = read_rollouts(runs)
     folder = find_trace_files([path], "eval")[0].settings.keep
@@ -88,7 +88,7 @@ def find_turns(path: Path, runs: Sequence[Path] = ()) -> Turns:
         where = "its configuration names no --env.turns.keep" if folder is None else f'there are none in "{folder}"'
         raise BadInputError(f'run "{path}" kept no turns: {where}; name the folder of kept turns itself')
     turns = [turn for turn in kept_turns(folder) if turn.trace_id in rollouts]
-    return Turns(turns=turns, rollouts=rollouts | more, warnings=warnings + told)
+    return FoundTurns(turns=turns, rollouts=rollouts | more, warnings=warnings + told)
 
 
 CREDIBLE = 0.95
@@ -122,9 +122,9 @@ class Tree(BaseModel):
     trunks: list[RolloutValues]
 
 
-def tree_of(rollouts: dict[str, Rollout]) -> Tree:
+def tree_of(rollouts: dict[str, TreeRollout]) -> Tree:
     """The values of all turns that rollouts went on from; a trunk is what itself went on from nothing that is known."""
-    branches: dict[str, dict[int, list[Rollout]]] = {}
+    branches: dict[str, dict[int, list[TreeRollout]]] = {}
     for one in rollouts.values():
         if one.origin is not None:
             branches.setdefault(one.origin.trace_id, {}).setdefault(one.origin.turn, []).append(one)
@@ -145,7 +145,7 @@ def tree_of(rollouts: dict[str, Rollout]) -> Tree:
     return Tree(trunks=[values(name) for name in roots])
 
 
-def _value(turn: int, some: Sequence[Rollout], continued: list[RolloutValues]) -> TurnValue:
+def _value(turn: int, some: Sequence[TreeRollout], continued: list[RolloutValues]) -> TurnValue:
     rewards = [one.reward for one in some if one.reward is not None]
     low, high = interval(rewards)
     return TurnValue(
@@ -221,14 +221,14 @@ class ListedTurn(BaseModel):
     """Standard deviation of its continuations' rewards; None below two of them."""
 
 
-class Listing(BaseModel):
+class TurnListing(BaseModel):
     """Kept turns, and where the dataset of them was written."""
 
     turns: list[ListedTurn]
     output: Path | None = None
 
 
-def spreads(rollouts: Iterable[Rollout]) -> dict[tuple[str, int], float]:
+def spreads(rollouts: Iterable[TreeRollout]) -> dict[tuple[str, int], float]:
     """The standard deviation of the rewards of the continuations of each turn that has at least two with a reward."""
     rewards: dict[tuple[str, int], list[float]] = {}
     for one in rollouts:
@@ -237,7 +237,7 @@ def spreads(rollouts: Iterable[Rollout]) -> dict[tuple[str, int], float]:
     return {turn: statistics.pstdev(values) for turn, values in rewards.items() if len(values) > 1}
 
 
-def listing(found: Turns, turns: Sequence[KeptTurn], output: Path | None = None) -> Listing:
+def listing(found: FoundTurns, turns: Sequence[KeptTurn], output: Path | None = None) -> TurnListing:
     """Some of the kept turns that were found, with what is known of them."""
     spread = spreads(found.rollouts.values())
     rows = [
@@ -248,10 +248,10 @@ def listing(found: Turns, turns: Sequence[KeptTurn], output: Path | None = None)
         )
         for turn in turns
     ]  # fmt: skip
-    return Listing(turns=rows, output=output)
+    return TurnListing(turns=rows, output=output)
 
 
-def listing_text(answer: Listing, rows: int | None) -> str:
+def listing_text(answer: TurnListing, rows: int | None) -> str:
     """The listing as a table of at most so many rows."""
     header = ("rollout", "task", "turn", "seconds", "held ms", "MB", "reward", "spread", "restorable")
     lines = [
@@ -270,7 +270,7 @@ def listing_text(answer: Listing, rows: int | None) -> str:
 
 
 def choose(
-    found: Turns, *, numbers: list[int] | None, every: int | None, below: float | None, spread: float | None
+    found: FoundTurns, *, numbers: list[int] | None, every: int | None, below: float | None, spread: float | None
 ) -> list[KeptTurn]:
     """The restorable kept turns that are wanted; what is None leaves none out.
 
