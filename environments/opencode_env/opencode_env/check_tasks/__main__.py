@@ -238,11 +238,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _checked(options: argparse.Namespace, config: Any) -> list[TaskReport]:
+    from opencode_runs.progress import Progress  # which reads all variables as it is imported
+
     env = CheckEnv(config)
     digest = _digest(options, config)
     results = Results(options.results) if options.results else None
     reports: dict[int, TaskReport] = {}
-    progress = _Progress()
+    progress = Progress("checking", 0, "tasks")
     places = asyncio.Semaphore(options.jobs)
     running: set[asyncio.Task[None]] = set()
 
@@ -251,7 +253,7 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[TaskReport]
             reports[number] = report = await _report(env, task, options, digest)
             if results is not None:
                 results.add(report)
-            progress.add()
+            progress.update(1)
         finally:
             places.release()
 
@@ -260,28 +262,16 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[TaskReport]
         for number, task in enumerate(islice(env.taskset, options.limit)):
             if results is not None and (report := results.done(task.key, task.hash, digest)) is not None:
                 reports[number] = report
-                progress.add()
+                progress.update(1)
                 continue
             await places.acquire()
             running.add(checking := asyncio.create_task(one(number, task)))
             checking.add_done_callback(running.discard)
         await asyncio.gather(*running)
     finally:
+        progress.close()
         await env.stop()
     return [reports[number] for number in sorted(reports)]
-
-
-class _Progress:
-    def __init__(self) -> None:
-        self._started = self._told = time.monotonic()
-        self._done = 0
-
-    def add(self) -> None:
-        self._done, now = self._done + 1, time.monotonic()
-        if now - self._told >= 10:
-            self._told = now
-            rate = self._done / (now - self._started)
-            print(f"{PROG}: {self._done} tasks, {rate:.2f} a second", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _digest(options: argparse.Namespace, config: Any) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
@@ -289,7 +289,7 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
     """Rate the runs at `paths` (run directories or `traces.jsonl` files).
 
     An attempt passes when its reward is at least `threshold`. `seat` names the seat whose tries count; None
-    chooses as `attempt.tries` says.
+    chooses as `tries` says.
 
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
@@ -336,36 +336,36 @@ class Thresholds:
         return dict(zip(Band, conditions, strict=True))[band]
 
 
-@dataclass(frozen=True)
-class Shown:
-    """How a figure stands in a table of text."""
-
-    header: str
-    digits: int = 0
-
-
 class Figures(BaseModel):
     """What is known of the tries of a task, or of all tasks of a source."""
 
-    avg_reward: Annotated[float | None, Shown("reward", 2)]
+    avg_reward: float | None
     reward_stderr: float | None
     """Standard error; of a source, over its tasks (whose means vary by difficulty, too)."""
-    attempts: Annotated[int, Shown("n")]
+    attempts: int
     passes: int
-    pass_rate: Annotated[float | None, Shown("pass", 2)]
-    mean_turns: Annotated[float | None, Shown("turns", 1)]
-    mean_tokens: Annotated[float | None, Shown("length")]
+    pass_rate: float | None
+    mean_turns: float | None
+    mean_tokens: float | None
     """Tokens of a trace, each once."""
-    timed_out: Annotated[int, Shown("timeouts")]
-    errors: Annotated[int, Shown("errors")]
-    unscored: Annotated[int, Shown("unscored")]
+    timed_out: int
+    errors: int
+    unscored: int
 
 
 COUNTS = {name: field.annotation is int for name, field in Figures.model_fields.items()}
 """All figures by name: whether they are counts."""
-_FOUND = {name: field.metadata[0] for name, field in Figures.model_fields.items() if field.metadata}
-SHOWN: dict[str, Shown] = {"attempts": _FOUND["attempts"]} | _FOUND
-"""The figures in tables of text, which begin with the attempts."""
+SHOWN = {
+    "attempts": ("n", 0),
+    "avg_reward": ("reward", 2),
+    "pass_rate": ("pass", 2),
+    "mean_turns": ("turns", 1),
+    "mean_tokens": ("length", 0),
+    "timed_out": ("timeouts", 0),
+    "errors": ("errors", 0),
+    "unscored": ("unscored", 0),
+}
+"""The figures in tables of text, in order: their headers and decimal places."""
 
 
 class TaskFigures(Figures):
@@ -458,8 +458,13 @@ def rate_text(answer: RateFigures, limit: int | None) -> str:
         if source.causes:
             named = ", ".join(f"{cause} {count:,}" for cause, count in source.causes.items())
             parts.append(f"{source.model}: not counted as attempts: {named}")
-    single = len(answer.sources) == 1
-    parts += ["", _task_table(answer.sources[0], limit) if single else _side_by_side(answer.sources, limit)]
+    parts.append("")
+    if len(answer.sources) == 1:
+        rows = answer.sources[0].rows
+        ks = list(rows[0].pass_at) if rows else []
+        parts.append(table(["task", *_header(ks)], [[_label(row), *_cells(row, ks)] for row in rows[:limit]]))
+    else:
+        parts.append(_side_by_side(answer.sources, limit))
     total = len({row.key for source in answer.sources for row in source.rows})
     if limit is not None and total > limit:
         parts.append(f"… {total - limit:,} more tasks (all with --rows 0 or --json)")
@@ -467,13 +472,13 @@ def rate_text(answer: RateFigures, limit: int | None) -> str:
 
 
 def _header(ks: Sequence[int]) -> list[str]:
-    headers = {name: [shown.header] for name, shown in SHOWN.items()}
+    headers = {name: [header] for name, (header, _) in SHOWN.items()}
     headers["pass_rate"] += [f"pass@{k}" for k in ks]
     return [header for found in headers.values() for header in found]
 
 
 def _cells(row: TaskFigures | SourceFigures, ks: Sequence[int]) -> list[str]:
-    cells = {name: [number(getattr(row, name), f",.{shown.digits}f")] for name, shown in SHOWN.items()}
+    cells = {name: [number(getattr(row, name), f",.{digits}f")] for name, (_, digits) in SHOWN.items()}
     cells["avg_reward"] = [_reward(row)]
     for k in ks:
         found = row.pass_at.get(k)
@@ -496,11 +501,6 @@ def _source_table(answer: RateFigures) -> str:
         for source in answer.sources
     ]
     return table(header, rows)
-
-
-def _task_table(source: SourceFigures, limit: int | None) -> str:
-    ks = list(source.rows[0].pass_at) if source.rows else []
-    return table(["task", *_header(ks)], [[_label(row), *_cells(row, ks)] for row in source.rows[:limit]])
 
 
 def _side_by_side(sources: Sequence[SourceFigures], limit: int | None) -> str:
