@@ -427,8 +427,8 @@ def mixed_probability(passes: int, attempts: int, group: int) -> tuple[float, fl
         """E[q^group] of q ~ Beta(a, b)."""
         return math.prod((a + i) / (a + b + i) for i in range(group))
 
-    def mixed(rates: np.ndarray) -> np.ndarray:
-        return np.maximum(1 - rates**group - (1 - rates) ** group, 0)
-
     a, b = 0.5 + passes, 0.5 + attempts - passes
-    return max(0.0, 1.0 - power(a, b) - power(b, a)), *credible_interval(passes, attempts, CREDIBLE, mixed)
+    low, high = credible_interval(
+        passes, attempts, CREDIBLE, lambda rates: np.maximum(1 - rates**group - (1 - rates) ** group, 0)
+    )
+    return max(0.0, 1.0 - power(a, b) - power(b, a)), low, high
