@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 import verifiers.v1 as vf
 from opencode_rubrics.code_problem import CodeTests
 from opencode_rubrics.swe.problem import SweProblem
+from opencode_rubrics.task_tests import StagedTests
 from opencode_runs.command import BadInputError
 from opencode_runs.turns.kept import KeptTurn, TurnRow, holds_kept_turns, kept_turns, read_turn
 from pydantic import Field, JsonValue, ValidationError
