@@ -15,7 +15,7 @@ import verifiers.v1 as vf
 from mcp.client.client import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
-from opencode_env.check_tasks.check import TaskFinding, Kind
+from opencode_env.check_tasks.check import Kind, TaskFinding
 from opencode_env.taskset.gold import GOLD_COLUMNS, trace_for
 from pydantic import JsonValue
 
