@@ -201,7 +201,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
             async with place as programs:
                 yield programs
         else:
-            async with scoring_of(trace).spare_box() as box:
+            async with scoring_of(trace).second_sandbox() as box:
                 yield _BoxPrograms(box)
 
     def _limits(self, tests: CodeTests) -> ProgramLimits:
@@ -276,7 +276,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
 
 class _BoxPrograms:
-    """Runs programs of the agent's in a spare box of its rollout, which has never held the agent.
+    """Runs programs of the agent's in a second sandbox of its rollout, which has never held the agent.
 
     What runs, measures and reports there is of its image, and not the agent's. Each program runs through
     `run-agent-code`, which keeps it apart from that and from the others.
@@ -291,7 +291,7 @@ class _BoxPrograms:
             raise ScoringError("code tests would run on this machine itself: leave out --env.sandbox.confine false")
         async with scoring_home(self._runtime, "/", exposed=False) as home:
             if not home.directory:
-                raise ScoringError(f"there is no place for code tests in the sandbox: {home.unready or home.problem}")
+                raise ScoringError(f"there is no place for code tests in the sandbox: {home.obstacle or home.problem}")
             place = f"{home.directory}/tmp/{secrets.token_hex(4)}"
             bundle = {f"files/{name}": data for name, data in batch.files.items()}
             bundle |= {f"inputs/{number}": given.encode() for number, given in enumerate(batch.inputs, start=1)}

@@ -352,7 +352,7 @@ async def _control(
         async with scoring.control(), AsyncExitStack() as stack:
             box = None
             if runtime is not None and neutral.sandbox:
-                box = await stack.enter_async_context(scoring.spare_box())
+                box = await stack.enter_async_context(scoring.second_sandbox())
                 if neutral.path is not None:
                     await upload_content(box, neutral.reply, in_workdir(blank, neutral.path))
             with _raising_exceptions():

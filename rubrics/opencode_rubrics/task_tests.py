@@ -205,7 +205,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
         require_box(runtime)
         await lift_network(runtime)
         async with scoring_home(runtime, workdir, exposed=exposed) as home:
-            problem = home.problem or home.unready
+            problem = home.problem or home.obstacle
             if not problem and tests.archive is not None:
                 try:
                     await unpack_new(runtime, tests.archive, TESTS_DIRECTORY, ScoringError)
@@ -228,7 +228,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
     ) -> TestRun:
         """The tests in the sandbox of their own, with the artifacts of `runtime` where there is one."""
         there = box.workdir or workdir
-        async with scoring.spare_box(BoxOrder(box.image, box.workdir, box.env)) as apart:
+        async with scoring.second_sandbox(BoxOrder(box.image, box.workdir, box.env)) as apart:
             if runtime is not None:
                 try:
                     await _carry_artifacts(box.artifacts, (runtime, workdir), (apart, there))
@@ -242,7 +242,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             if scoring.boxes is None:
                 raise ScoringError(f"the tests gave no verdict: {problem}")
             if tests.box is None:
-                async with scoring.spare_box() as copy:
+                async with scoring.second_sandbox() as copy:
                     again = await self._run(copy, tests, workdir, exposed=False)
             else:
                 again = await self._run_apart(tests, tests.box, scoring, None, workdir)

@@ -90,9 +90,9 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
         async with scoring_home(runtime, workdir, exposed=exposed) as home:
             if home.problem and self.config.reward_file:
                 return explained(trace, f"/logs/verifier cannot be made new: {home.problem}")
-            if home.unready:
+            if home.obstacle:
                 # What the agent left made it so: very many links, or a full disk that ends what adds to it.
-                return explained(trace, f"what the agent left cannot be made ready: {home.unready}", UNREADY_KEY)
+                return explained(trace, f"what the agent left cannot be made ready: {home.obstacle}", UNREADY_KEY)
             results = await self.run(plan, trace, runtime, home, workdir)
         if home.failure:
             raise ScoringError(f"verify commands run agent code, and it could not be kept apart: {home.failure}")

@@ -35,7 +35,7 @@ def problem(*pairs: tuple[Any, Any], function: str | None = None) -> OpenCodeTas
 
 
 class Scorer:
-    """Scores answers in one sandbox of the agent's, where every spare box is one and the same container."""
+    """Scores answers in one sandbox of the agent's, where every second sandbox is one and the same container."""
 
     def __init__(self, box: vf.Runtime, spare: vf.Runtime) -> None:
         self.box = box

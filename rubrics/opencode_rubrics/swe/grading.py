@@ -135,7 +135,7 @@ class Grade:
 
 def untouched_box(scoring: Scoring, problem: SweProblem) -> AbstractAsyncContextManager[vf.Runtime]:
     """A second sandbox of the task, in which nothing is hidden; a `ScoringError` if this environment gives none."""
-    return scoring.spare_box(BoxOrder(data={"swe": problem.model_copy(update={"hidden": []})}))
+    return scoring.second_sandbox(BoxOrder(data={"swe": problem.model_copy(update={"hidden": []})}))
 
 
 async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir: str, change: Change) -> Grade:

@@ -6,7 +6,7 @@ no other module keeps anything by the id of a trace. The trace itself holds it, 
 no dump.
 
 Invariants: however many parts of a scoring wait at once, its clock stands still from the first to the last of them; a
-scoring that took too long says whether the agent's own time was what it used; and a spare box has the task's setup
+scoring that took too long says whether the agent's own time was what it used; and a second sandbox has the task's setup
 behind it, has never held an agent, and is gone when its context ends.
 
 An error in scoring is the agent's doing, and a reward of 0, unless it is `exempt`: it was raised where nothing of the
@@ -114,7 +114,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 @dataclass(frozen=True)
 class BoxOrder:
-    """In what a spare box differs from the agent's."""
+    """In what a second sandbox differs from the agent's."""
 
     image: str | None = None
     """Container image; None is the agent's."""
@@ -146,7 +146,7 @@ class Scoring:
         self._clock: _Clock | None = None
 
     @contextlib.asynccontextmanager
-    async def spare_box(self, order: BoxOrder | None = None) -> AsyncIterator[vf.Runtime]:
+    async def second_sandbox(self, order: BoxOrder | None = None) -> AsyncIterator[vf.Runtime]:
         """A second sandbox of the rollout: as the agent's was before the agent, or one for the tests alone. What keeps
         it from being made is not the agent's.
 

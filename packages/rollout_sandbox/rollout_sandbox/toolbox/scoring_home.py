@@ -133,7 +133,7 @@ class ScoringHome:
     """Variables of every verify command."""
     failure: str = ""
     """Why agent code could not be kept apart from the verify commands, empty if it could."""
-    unready: str = ""
+    obstacle: str = ""
     """Why the place was not prepared to the end, so that the agent's links may still stand; empty if it was."""
     reward_file: bool = False
     """Whether there is anything at the reward file's path."""
@@ -175,7 +175,7 @@ async def _begin(runtime: vf.Runtime, workdir: str, code: AgentCode | None, own:
             directory, _, problem = made.stdout.partition("\n")
             return ScoringHome(directory if directory.startswith("/") else "", problem.strip()[:500], shell)
     await require_alive(runtime, "making a place for scoring")
-    return ScoringHome("", f"exit code {made.exit_code}", unready=f"{made.stderr.strip()[-300:]} ({made.exit_code})")
+    return ScoringHome("", f"exit code {made.exit_code}", obstacle=f"{made.stderr.strip()[-300:]} ({made.exit_code})")
 
 
 async def _end(runtime: vf.Runtime, home: ScoringHome) -> None:
