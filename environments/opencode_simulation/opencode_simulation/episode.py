@@ -12,7 +12,6 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from contextvars import Context
 from functools import partial
@@ -33,7 +32,7 @@ from opencode_simulation.plain_json import (
 )
 from opencode_simulation.world import TOOL_NAME, Step, World, declared
 
-_Job = tuple[Future[Any], Callable[[], Any]]
+_Job = tuple[asyncio.Future[Any], Callable[[], Any]]
 Seen = tuple[Step, JsonValue]
 """A step, and what the agent sees of it."""
 
@@ -61,9 +60,10 @@ class PlayedWorld:
             self._started = True
             # A daemon: a method that hangs must not keep the server's process alive.
             threading.Thread(target=self._work, daemon=True, name="world").start()
-        future: Future[Any] = Future()
+        # Not one of `concurrent.futures`: on the path of a call it takes as long again as a small world's step.
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._jobs.put((future, partial(method, *arguments, **named)))
-        return await asyncio.wrap_future(future)
+        return await future
 
     def stop(self) -> None:
         """Let the thread end when it has done what it was given."""
@@ -72,12 +72,17 @@ class PlayedWorld:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             future, call = job
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(call())
-                except BaseException as error:  # noqa: BLE001 - whatever a world raises is its caller's to judge
-                    future.set_exception(_raisable(error))
-            del job, future, call
+            outcome: Any = None
+            failure: Exception | None = None
+            try:
+                outcome = call()
+            except BaseException as error:  # noqa: BLE001 - whatever a world raises is its caller's to judge
+                failure = _raisable(error)
+            try:
+                future.get_loop().call_soon_threadsafe(_settle, future, outcome, failure)
+            except RuntimeError:  # the loop is closed, so nobody waits
+                return
+            del job, future, call, outcome, failure
 
     async def first(self, seed: int | None, config: Mapping[str, JsonValue]) -> JsonValue:
         """Make the world and reset it; the first observation."""
@@ -121,6 +126,15 @@ class PlayedWorld:
 
     async def _shown(self, observation: Any) -> JsonValue:
         return observation_json(await self.run(self.world.formatter(), observation))
+
+
+def _settle(future: asyncio.Future[Any], outcome: Any, failure: Exception | None) -> None:
+    if future.cancelled():
+        return
+    if failure is None:
+        future.set_result(outcome)
+    else:
+        future.set_exception(failure)
 
 
 def _raisable(failure: BaseException) -> Exception:

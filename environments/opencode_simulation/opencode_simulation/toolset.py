@@ -159,7 +159,8 @@ class RequestSlots:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        slots = self._slots.setdefault(self._asked_for(), asyncio.Semaphore(_AT_ONCE))
+        rollout = scope["rollout"] = self._asked_for()
+        slots = self._slots.setdefault(rollout, asyncio.Semaphore(_AT_ONCE))
         async with slots:
             await self._app(scope, receive, send)
 
@@ -245,7 +246,7 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
 
     def register(self, mcp: MCPServer[Any]) -> None:
         async def find(request: Request) -> Episode:
-            rollout = self.rollout_asked_for()
+            rollout = None if request.request is None else request.request.scope["rollout"]
             episode = self._link.episodes.get(rollout) if rollout else None
             if episode is None:
                 raise Refused("there is no world at this address")
