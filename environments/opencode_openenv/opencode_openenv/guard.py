@@ -176,7 +176,6 @@ class GuardedConnection:
 
 
 def _size(message: Message) -> int:
-    """Of what a caller sent."""
     return sum(len(message.get(name) or b"") for name in ("body", "bytes", "text"))
 
 

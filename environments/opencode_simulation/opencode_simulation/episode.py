@@ -164,7 +164,7 @@ def _flag(value: Any, what: str) -> bool:
 REMEMBERED_CALLS = 64
 """Calls of one episode whose answers are kept for those who ask again."""
 LEDGER_BYTES = 16 * 1024 * 1024
-"""Of one episode's ledger: an agent's programs can call without end, and the environment keeps it all."""
+"""The most that one ledger holds: an agent's programs can call without end, and the environment keeps it all."""
 MOST_WAITING = 64
 """Calls of one episode at once; more are refused, as who has sent one need not stay for its answer."""
 _TOO_LONG = "the episode is over: its ledger is full"
@@ -183,7 +183,7 @@ class EpisodeSpec(BaseModel, frozen=True):
     step_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
     """Seconds that any one call of the world's methods may take; longer is a failure of the world."""
     before: Ledger | None = None
-    """Of the episode that goes on in this one, which begins with the same steps."""
+    """The ledger of the episode that goes on in this one, which begins with the same steps."""
 
 
 Event = LedgerEntry | str

@@ -179,7 +179,7 @@ class Trajectory(BaseModel):
     usage: dict[str, int]
     """Tokens of the rollout's model calls: `prompt_tokens`, `completion_tokens`, `total_tokens`."""
     llm_usage_summary: dict[str, int]
-    """The same, under the name that older versions have."""
+    """`usage`, under the name that older versions have."""
     tool_calls: list[MCPToolCall]
     """The actions, beyond eval-protocol's fields."""
 

@@ -52,7 +52,7 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
 
 
 async def nobody(request: Request) -> Episode:
-    """Of a server whose tools are looked at only."""
+    """The `Find` of a server whose tools are only looked at."""
     raise Refused("tools are looked at only here, and nothing is played")
 
 

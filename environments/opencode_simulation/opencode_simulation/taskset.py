@@ -78,9 +78,9 @@ class SimulationRow(BaseModel, extra="forbid", frozen=True):
     max_steps: int | None = Field(None, ge=1)
     """Steps after which the episode is truncated; goes before the taskset's."""
     answer: str | None = None
-    """For a rubric that compares answers."""
+    """What a rubric that compares answers compares with."""
     verify: list[str] = []
-    """For a rubric that runs commands in the sandbox."""
+    """What a rubric that runs commands in the sandbox runs."""
     info: dict[str, JsonValue] = {}
     """Anything else."""
 

@@ -179,7 +179,7 @@ class SimulationToolsetConfig(vf.ToolsetConfig):
     token: str
     """Opens the socket."""
     group: str | None = None
-    """Of a shared server: whose worlds it serves. None: it serves one rollout."""
+    """Whose worlds a shared server serves. None: it serves one rollout."""
     import_path: list[str] = []
     """Where the environment finds modules, the world's among them."""
 

@@ -26,7 +26,7 @@ class Step(NamedTuple):
     truncated: bool = False
     """The episode was cut off."""
     info: Mapping[str, Any] = {}
-    """For the ledger."""
+    """Whatever the ledger shall hold beside the rest; the agent does not see it."""
 
 
 class World:

@@ -17,7 +17,7 @@ class ActionType(StrEnum):
     VIEW = "view"
     """What a live session has printed since it was last looked at."""
     WAIT = "wait"
-    """The same, once the session has ended or `wait_seconds` are over."""
+    """What a live session has printed, once it has ended or `wait_seconds` are over."""
     KILL = "kill"
     """End a live session and all that it started."""
     WRITE_FILE = "write_file"

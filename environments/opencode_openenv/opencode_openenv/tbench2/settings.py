@@ -40,7 +40,7 @@ class Tbench2ServerConfig(ListenConfig):
     """Where the server listens, and whom it serves."""
 
     MAX_REQUEST_BYTES: ClassVar[int] = 64 << 20
-    """For the content of a file."""
+    """The most that one connection may send at once, such as the content of a file."""
 
 
 def most_sessions() -> int:

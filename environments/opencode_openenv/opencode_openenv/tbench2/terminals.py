@@ -108,7 +108,7 @@ class Terminals:
         return Ran(live.take(), code)
 
     async def _run_elsewhere(self, command: str, argv: list[str], seconds: float) -> Ran:
-        """The same where killing a process does not end all that it started."""
+        """Run it where killing a process does not end all that it started."""
         mark, started = uuid.uuid4().hex, time.monotonic()
         argv, limit = ["timeout", "-k", "2", f"{seconds:g}", *argv], seconds + 10.0
         result = await run_for(self._runtime, argv, limit, "the command could not be run", {MARK_VARIABLE: mark})
