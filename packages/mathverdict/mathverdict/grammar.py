@@ -160,13 +160,11 @@ class _Reader:
         token = self.peek()
         return token.kind in names or (token.kind == "command" and token.text in names)
 
-    def split_digit(self) -> None:
-        r"""Make the first digit of a number a token of its own, as LaTeX does behind `^` and `\frac`."""
-        token = self.peek()
-        if token.kind == "number" and len(token.text) > 1:
-            if not token.text.isdigit():
-                raise Unparsable(token.text)
-            self._tokens[self.at : self.at + 1] = [Token("number", token.text[0]), Token("number", token.text[1:])]
+    def takes(self, *names: str) -> bool:
+        """Whether the next token is one of these, which is then behind us."""
+        seen = self.sees(*names)
+        self.at += seen
+        return seen
 
     def raw(self) -> str:
         """The text of a group or token, as a part of a name."""
@@ -175,13 +173,9 @@ class _Reader:
             raise Unparsable("a name")
         if token.kind != "{":
             return token.text
-        parts, depth = [], 1
-        while depth:
-            token = self.next()
-            if token is END:
-                raise Unparsable("}")
-            depth += (token.kind == "{") - (token.kind == "}")
-            parts.append(token.text if depth else "")
+        parts = []
+        while not self.takes("}"):
+            parts.append(self.raw())
         return "".join(parts)
 
     def sum(self) -> Node:
@@ -202,11 +196,9 @@ class _Reader:
     def _term(self) -> Node:
         left = self._first_factor()
         while True:
-            if self.sees("cdot"):
-                self.next()
+            if self.takes("cdot"):
                 left = Node("multiply", (left, self._signed(self._factor)))
-            elif self.sees("/", "div"):
-                self.next()
+            elif self.takes("/", "div"):
                 left = Node("divide", (left, self._signed(self._factor)))
             elif self.sees("bmod", "cap", "cup", "setminus"):
                 name = self.next().text
@@ -260,17 +252,10 @@ class _Reader:
 
     def _suffixed(self, node: Node) -> Node:
         while True:
-            if self.sees("^"):
-                self.next()
+            if self.takes("^"):
                 node = self._power(node)
-            elif self.sees("!"):
-                self.next()
-                double = self.sees("!")
-                if double:
-                    self.next()
-                if self.sees("!"):
-                    raise Unparsable("!!!")
-                node = Node("call", (node,), "double_factorial" if double else "factorial")
+            elif self.takes("!"):
+                node = Node("call", (node,), "double_factorial" if self.takes("!") else "factorial")
             elif self.sees("'", "_") and node.kind == "symbol":
                 mark = self.next().kind
                 node = Node("symbol", name=node.name + mark + (self.raw() if mark == "_" else ""))
@@ -283,14 +268,17 @@ class _Reader:
         if self.sees("circ") or (self.sees("{") and self.peek(1).text == "circ" and self.peek(2).kind == "}"):
             self.raw()
             return Node("divide", (Node("multiply", (base, Node("constant", name="pi"))), number(180)))
-        if self.sees("{") and self.peek(1).kind == "'":
-            raise Unparsable("'")
         return Node("power", (base, self._script()))
 
     def _script(self) -> Node:
         if self.sees("{"):
             return self._group()
-        self.split_digit()
+        token = self.peek()
+        if token.kind == "number" and token.text.isdigit():
+            # Behind `^` and `\\frac` LaTeX takes one digit of a number.
+            self._tokens[self.at : self.at + 1] = [
+                Token("number", text) for text in (token.text[0], token.text[1:]) if text
+            ]
         return self._atom(single=True)
 
     def _group(self) -> Node:
@@ -305,8 +293,7 @@ class _Reader:
         self.expect("(")
         bars, self._bars = self._bars, 0
         found = [self.sum()]
-        while self.sees(",", "mid"):
-            self.next()
+        while self.takes(",", "mid"):
             found.append(self.sum())
         self._bars = bars
         self.expect(")")
@@ -319,7 +306,8 @@ class _Reader:
         if token.kind == "|":
             return self._absolute()
         if token.kind == "number":
-            return self._number()
+            text = self.next().text.replace(",", "").removesuffix(".")
+            return number(Fraction(text), rounded="." in text)
         self.next()
         if token.kind == "letter":
             return self._letter(token.text, single)
@@ -328,11 +316,6 @@ class _Reader:
         if token.kind == "command":
             return self._command(token.text)
         raise Unparsable(token.text)
-
-    def _number(self) -> Node:
-        token = self.next()
-        text = token.text.replace(",", "")
-        return number(Fraction(text.removesuffix(".")), rounded="." in text.removesuffix("."))
 
     def _absolute(self) -> Node:
         self.next()
@@ -386,8 +369,7 @@ class _Reader:
         if name == "log" and self.sees("_"):
             self.next()
             base = self._script()
-        if self.sees("^"):
-            self.next()
+        if self.takes("^"):
             power = self._script()
         if name in {"gcd", "lcm", "max", "min"}:
             return Node("call", self._arguments(), name)

@@ -80,7 +80,6 @@ _DEFINED: dict[str, tuple[str, str]] = {
     "teaspoon": ("1/768", "gallon"), "year": ("12", "month"), "oz": ("1/16", "lb"), "kWh": ("3600000", "kg m m /s /s"),
     "atm": ("101325", "kg /m /s /s"), "bar": ("100000", "kg /m /s /s"),
 }  # fmt: skip
-_LONE = {"unit", "people", "year old"}
 _CANONICAL = [(re.compile(pattern), name) for name, pattern in UNITS.items() if "/" not in name]
 _TOKEN = re.compile(
     r"\s*(?:(?P<power>\^?\s*\{?\s*(?P<exponent>-?\d)\s*\}?|squared\b|cubed\b)|(?P<over>/|per\b|\bp(?=er\b))|(?P<open>\()"
@@ -100,7 +99,6 @@ _ADJECTIVES = (
     "white|black"
 )
 _ONE_OR_RATE = rf"(?:{_ONE})(?:\s*(?:/|per)\s*(?:{_ONE}))?"
-_RATE = re.compile(r"\s*(?:/|\bper\b)\s*")
 _STACKED = re.compile(
     r"\\frac\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*\}\s*\{\s*\\text\{\s*([^{}]+?)\s*\}\s*(\^\s*\{?\d\}?)?\s*\}$"
 )
@@ -109,18 +107,8 @@ _PART = re.compile(
     r"(?:(?:\\text\{)?\s*and\s*\}?)?"
 )
 _DOUBTFUL = frozenset("KTAVWCF")
-_POWER = r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
-_BEFORE = r"(?:(?P<shape>sq(?:uare|\.)?|cu(?:bic|\.)?)\s+)?"
-_MARKED = re.compile(
-    rf"\\text\{{\s*{_BEFORE}(?P<name>{_ONE_OR_RATE})\.?{_POWER.replace('power', 'inner')}"
-    rf"\s*(?P<squared>squared|cubed)?\s*\}}{_POWER}$"
-)
-_SPACED = re.compile(
-    rf"(?<=[\d)}}\w])\s+{_BEFORE}(?P<name>{_ONE_OR_RATE})\.?{_POWER}(?:\s+(?P<squared>squared|cubed))?$"
-)
-_JOINED = re.compile(
-    rf"(?<=[\d)}}])(?P<name>(?:cm|mm|km|kg|mg|ml|mL|mph|ft|lbs?|Hz|kHz|km/h|km/hr|m/s|rad|kJ|kPa|kW|oz|min|¢)){_POWER}$"
-)
+_NO_UNITS = frozenset({"pm", "am", "Pm", "d", "k"})
+_POWER = r"(?:\s*\^\s*\{?[23]\}?)?"
 _DEGREES = re.compile(
     r"\s*(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree)\s*(?:\\text\{\s*(?P<marked>[CFK])\s*\}|(?P<scale>[CF]))?$"
 )
@@ -128,13 +116,21 @@ _MINUTES = re.compile(
     r"(?P<sign>-?)(?P<degrees>\d+)\s*\^\s*\{?\s*\\circ\s*\}?\s*(?P<minutes>[0-5]?\d)\s*(?:'|\^\s*\{?\s*\\prime\s*\}?)"
     r"(?:\s*(?P<seconds>[0-5]?\d)\s*(?:''|\"|\^\s*\{\s*\\prime\s*\\prime\s*\}))?"
 )
-_COMPOUND = (
-    re.compile(r"(?P<figure>.*?[\d)}])\s*(?P<unit>(?:\\mu\s*)?\\text\s*\{.*)", re.DOTALL),
+_UNIT_BEHIND = (
+    re.compile(r"\A.*?[\w)}]\s*(?P<unit>(?:\\mu\s*)?\\text\s*\{.*)", re.DOTALL),
     re.compile(
-        r"(?P<figure>[+-]?[\d.,]*\d(?:\s*\\cdot\s*10\s*\^\s*\{?-?\d+\}?)?)\s+"
+        r"\A[+-]?[\d.,]*\d(?:\s*\\cdot\s*10\s*\^\s*\{?-?\d+\}?)?\s+"
         r"(?P<unit>\(?[A-Za-z]++\)?(?:\^\{?-?\d\}?)?\s*(?:/|per\b).*|[kMmuμ]?\s*\\(?:Omega|mu)\s*[A-Za-z]?"
         r"|(?:k?[NJWVAC]|kg|k?Pa|lb|ft)(?:\s*(?:\\cdot\s*)?[A-Za-z]++(?:\s*\^\s*\{?-?\d\}?)?)+(?:\s*/.*)?"
-        r"|(?:[A-Za-z]++(?:\s*\^\s*\{?\d\}?)?\s*(?:\\cdot\s*)?)*?[A-Za-z]++\s*\^\s*\{?-\d\}?)"
+        r"|(?:[A-Za-z]++(?:\s*\^\s*\{?\d\}?)?\s*(?:\\cdot\s*)?)*?[A-Za-z]++\s*\^\s*\{?-\d\}?)\Z"
+    ),
+    re.compile(
+        rf"(?<=[\w)}}])\s+(?P<unit>(?:(?:sq(?:uare|\.)?|cu(?:bic|\.)?)\s+)?{_ONE_OR_RATE}\.?{_POWER}"
+        r"(?:\s+(?:squared|cubed))?)\Z"
+    ),
+    re.compile(
+        r"(?<=[\d)}])(?P<unit>(?:cm|mm|km|kg|mg|ml|mL|mph|ft|lbs?|Hz|kHz|km/h|km/hr|m/s|rad|kJ|kPa|kW|oz|min|¢)"
+        rf"{_POWER})\Z"
     ),
 )
 _CURRENCY = re.compile(r"^(?P<sign>-?)\s*\\?(?P<mark>[$€£¥])\s*(?=[\d.])")
@@ -179,42 +175,29 @@ def quantity_of(text: str) -> Quantity:
     if found := _MINUTES.fullmatch(text):
         seconds = 60 * int(found["minutes"]) + int(found["seconds"] or 0)
         return Quantity(f"{found['sign']}({found['degrees']}+\\frac{{{seconds}}}{{3600}})", "degree")
-    if compound := _compound(text):
-        return compound
-    for pattern in (_MARKED, _SPACED, _JOINED):
+    for pattern in _UNIT_BEHIND:
         found = pattern.search(text)
-        if found and found.start() > 0 and any(char.isdigit() or char == "\\" for char in text[: found.start()]):
-            unit = _canonical(found.groupdict())
-            return Quantity(text[: found.start()].strip(), unit, known=unit not in _DOUBTFUL)
-    if marked := _marked(text):
-        return marked
+        if found and re.search(r"[\d\\]", figure := text[: found.start("unit")]) and (unit := _unit(found["unit"])):
+            return Quantity(figure.strip(), *unit)
     if (found := _TRAILING.search(text)) and any(char.isdigit() for char in text[: found.start()]):
         return _counted(text[: found.start()].strip(), found["marked"] or found["plain"])
     return Quantity(text)
 
 
-def _compound(text: str) -> Quantity | None:
-    r"""A quantity in a unit made of several, such as `\text{J/(mol K)}`, or with a Greek letter."""
-    for pattern in _COMPOUND:
-        if (found := pattern.fullmatch(text)) is None or not measure(unit := _bare_unit(found)):
-            continue
-        several = (len(re.findall(r"[A-Za-z]+", unit)) > 1 or "-" in unit) and not re.search("squ|cub", unit)
-        if several or r"\Omega" in unit:
-            known = several and ("\\text" in found["unit"] or "/" in unit or "per" in unit)
-            return Quantity(found["figure"].strip(), unit, known)
-    return None
-
-
-def _marked(text: str) -> Quantity | None:
-    r"""A quantity in one unit that only `\text` and a figure before it tell from a letter, such as `5\text{ nC}`."""
-    found = _COMPOUND[0].fullmatch(text)
-    if found is None or (unit := _bare_unit(found)) in {"pm", "am", "Pm", "d", "k"} or not measure(unit):
+def _unit(text: str) -> tuple[str, bool] | None:
+    """The name of a unit, or itself if it is made of several, and whether an answer may add it."""
+    bare = re.sub(r"\\text\s*", " ", text).replace("{", "").replace("}", "").strip(" .")
+    name = _named(bare)
+    if name in _NO_UNITS or not measure(name):
         return None
-    return Quantity(found["figure"].strip(), unit, known="^" in unit)
+    if name in UNITS:
+        return name, name not in _DOUBTFUL
+    several = len(re.findall("[A-Za-z]+", name)) > 1 or "-" in name
+    return name, bool(re.search("sq|cu|/|per", name)) or ("\\text" in text if several else "^" in name)
 
 
-def _bare_unit(found: "re.Match[str]") -> str:
-    return re.sub(r"\\text\s*", " ", found["unit"]).replace("{", "").replace("}", "").strip()
+def _named(text: str) -> str:
+    return next((name for pattern, name in _NAMES if pattern.fullmatch(text)), text)
 
 
 def _counted(figure: str, words: str) -> Quantity:
@@ -237,7 +220,7 @@ def _parts_of(text: str) -> list[Quantity]:
     """The parts of one amount, such as "3 hours 20 minutes": each less than one of the unit before it; else empty."""
     found, position = [], 0
     while match := _PART.match(text, position):
-        found.append(Quantity(match["figure"], _canonical({"name": match["marked"] or match["plain"]})))
+        found.append(Quantity(match["figure"], _named(match["marked"] or match["plain"])))
         position = match.end()
     if position < len(text) or len(found) < 2:
         return []
@@ -247,17 +230,6 @@ def _parts_of(text: str) -> list[Quantity]:
 def _is_part(whole: Quantity, part: Quantity) -> bool:
     number, scale = read_number(part.figure), _scale(whole.unit, part.unit)
     return number is not None and scale is not None and scale < 1 and number.value * scale < 1
-
-
-def _canonical(groups: dict[str, str | None]) -> str:
-    name = groups["name"] or ""
-    canonical = next((known for pattern, known in _NAMES if pattern.fullmatch(name)), "")
-    if not canonical:
-        canonical = "/".join(_canonical({"name": part}) for part in _RATE.split(name))
-    power = groups.get("power") or groups.get("inner")
-    if word := groups.get("shape") or groups.get("squared"):
-        power = "2" if word.startswith("sq") else "3"
-    return canonical + (power or "")
 
 
 def same_quantity(gold: Quantity, given: Quantity, equal: Equal) -> bool:
@@ -324,6 +296,8 @@ def _scale(gold: str, given: str) -> Fraction | None:
 
 def measure(text: str) -> Measure | None:
     """What a unit is, canonical or as written (without `\\text`); `None` if a part of it is unknown here."""
+    if text in UNITS and " " in text:
+        return _defined(text)
     parts = _parts(re.sub(r"\\mu\s*", "μ", text.replace(r"\Omega", "Ω")).strip())
     found = [(_single(name), power) for name, power in parts or ()]
     measures = [(unit, power) for unit, power in found if unit is not None]
@@ -381,7 +355,7 @@ def _single(name: str) -> Measure | None:
             if name.startswith(word) and re.fullmatch(UNITS[unit], name[len(word) :]):
                 return _scaled(unit, Fraction(10) ** _PREFIXES[prefix])
     known = name if name in UNITS else next((unit for pattern, unit in _CANONICAL if pattern.fullmatch(name)), "")
-    return _defined(known) if known and known not in _LONE else None
+    return _defined(known) if known else None
 
 
 def _scaled(unit: str, factor: Fraction) -> Measure:
