@@ -4,7 +4,6 @@ Invariant: pure functions; imports the standard library, math-verify with its pa
 relative imports among its own modules, so that the same files run from an archive, too.
 """
 
-from .equality import equal
-from .verdict import EmptyReference, Verdict, stated_answer, verify_text
+from .verdict import EmptyReference, Verdict, equal, stated_answer, verify_text
 
 __all__ = ["EmptyReference", "Verdict", "equal", "stated_answer", "verify_text"]

@@ -11,14 +11,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .bounded import BROKE_DOWN, DEADLINE_SIGNAL, in_child
-from .equality import MAX_EXPRESSION_CHARS, compare
 from .finals import reference_value
 from .normalize import normalize, without_lead
 from .notations import date_of, notation_of, progression_of, reference_choice, same_choices
 from .quantities import quantity_of
 from .structure import real_set, relation_of, structure_of, tree_of
 from .values import read_number
-from .verdict import Source, verify_text
+from .verdict import MAX_EXPRESSION_CHARS, Source, compare, verify_text
 from .words import as_words, meaning
 
 _WHY = {

@@ -103,14 +103,12 @@ _CLOSING_WORDS = re.compile(
 _PICTURES = re.compile("[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f]")
 _EMPHASIZED = re.compile(r"\*\*(?P<value>[^*\n]+?)\*\*|(?<!\w)__(?P<other>[^_\n]+?)__(?!\w)")
 _DOUBT = re.compile(
-    r"\?|n['\u2019]t\b|\b(?:not|never|cannot|neither|nor|no longer|if|unless|suppose|supposing|assum\w+|maybe|perhaps"
-    r"|possibly|probably|might|may|could|would|wrong\w*|incorrect\w*|mistake\w*|error|false\w*|instead|rather|except"
-    r"|guess\w*|unsure|either|denied|deny|doubt\w*|unlikely|contradict\w*|impossible|hardly|barely|nearly|almost|wait"
-    r"|exclud\w+|says?|said|thinks?|thought|believes?|hopes?|wants?|expect\w*|suspect\w*|seems?|appears?|looks|odds"
-    r"|(?:first|previous|earlier|initial|old|original|naive) (?:answer|guess|result|attempt|try)"
-    r"|(?<!least )upper bound|(?<!greatest )lower bound|(?:when|if|after|before) (?:we|you|i)|(?:of|to|from|with"
-    r"|than) (?:the|my|our) (?:answer|result|solution)|"
-    r"initially|at first|tempting|mislead\w*|claim\w*|actually|but|however|although|though)\b",
+    r"\?|n['\u2019]t\b|\b(?:not|never|cannot|neither|nor|no longer|if|unless|suppos\w+|assum\w+|maybe|perhaps|possibly"
+    r"|probably|might|may|could|would|wrong\w*|incorrect\w*|mistake\w*|error|false\w*|instead|rather|except|guess\w*"
+    r"|unsure|either|den(?:y|ied)|doubt\w*|contradict\w*|impossible|hardly|barely|nearly|almost|wait|exclud\w+|says?"
+    r"|said|thinks?|thought|believes?|wants?|expect\w*|seems?|appears?|looks|(?<!least )upper bound|(?<!greatest )lower"
+    r" bound|(?:of|to|from|with|than) (?:the|my|our) (?:answer|result|solution)|initially|at first|claim\w*|actually"
+    r"|but|however|although|though)\b",
     re.IGNORECASE,
 )
 _CHANGES = re.compile(
@@ -182,9 +180,6 @@ _BEFORE_NOUN = re.compile(
     r"(?:.*[.,;:!]\s+)?(?:(?:so|thus|hence|therefore|and|then|finally|consequently|overall|now|we get|in conclusion)"
     r"[,:]?\s+)*(?:(?:the|my|our|this|that)\s+)?(?:(?:final|correct|numerical|exact|overall|required|desired)\s+)*",
     re.IGNORECASE,
-)
-_RETRACTION = re.compile(
-    r"\b(?:actually|wait|correction|wrong|incorrect|mistake|scratch that|sorry|instead)\b", re.IGNORECASE
 )
 
 
@@ -566,6 +561,6 @@ def announced(lines: list[str]) -> list[str]:
             noun = "answer" if match["noun"].casefold() == "answer" else "other"
             found[noun].append(match["value"].strip().strip("_ "))
             last = index
-    if any(_RETRACTION.search(line) for line in lines[last + 1 :]):
+    if any(_MARK.search(line) for line in lines[last + 1 :]):
         return []
     return found["answer"] or found["other"]

@@ -14,6 +14,9 @@ _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋", "0123456789+
 _SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ]+")
 _SUBSCRIPT_RUN = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋]+")
 _VULGAR = re.compile(r"(?:(?<!\d)(?P<whole>\d+)\s*)?(?P<part>[¼½¾⅐-⅞])")
+_FRACTIONS = {
+    part: rf"\frac{{{unicodedata.normalize('NFKC', part).replace('⁄', '}{')}}}" for part in "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
+}
 _ROOT = re.compile(
     r"(?:(?P<sign>[√∛∜])\s*|(?<![A-Za-z\\])(?P<name>sqrt|cbrt)\s*(?=\())(?:(?P<open>\()|(?P<one>\w+|\\[a-z]+))"
     r"|\\.|[()]",
@@ -57,7 +60,6 @@ _FONTS = re.compile(
     r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|textrm|operatorname\*?|mbox|emph|mathsf|textsf|texttt|"
     r"textnormal|underline|rm|bf)\s*\{([^{}]*)\}"
 )
-_OLD_FONTS = re.compile(r"\{\s*\\(?:rm|bf|it|sf)\s+([^{}]*)\}")
 _FUNCTION_TEXT = re.compile(
     r"\\text\{\s*(sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|lg|exp|gcd|lcm|max|Re|Im|min(?=\s*\}\s*[({_\\]))\s*\}"
 )
@@ -165,11 +167,12 @@ def normalize(text: str) -> str:
     text = _EMPTY_SET.sub(r"\\emptyset", _SIZES.sub("", text))
     text = _SIZED.sub(r"\\\1", text)
     text = _SIGNED_REALS.sub(r"\1{\2}", text)
-    text = _OUTWARD.sub(_inward, text)
+    text = _OUTWARD.sub(
+        lambda found: found["space"] + "[("[found["open"] == "]"] + found["ends"] + "])"[found["close"] == "["], text
+    )
     text = _BRACKETED_ARRAY.sub(r"\1", text)
     text = _RENAMED.sub(lambda found: _OTHER_NAMES[found[1]], text)
     text = _NOT.sub(lambda found: _NOT_NAMES[found[1]], text)
-    text = _OLD_FONTS.sub(r"\\text{\1}", text)
     text = _FONTS.sub(lambda found: rf"\text{{{found[1]}}}", text)
     text = _NUMBER_TEXT.sub(r"\1", text)
     text = _FUNCTION_TEXT.sub(r"\\\1 ", text)
@@ -188,12 +191,6 @@ def normalize(text: str) -> str:
     return "e" if text == "E" else re.sub(r"\s+", " ", text).strip()
 
 
-def _inward(found: "re.Match[str]") -> str:
-    opening = "(" if found["open"] == "]" else "["
-    closing = ")" if found["close"] == "[" else "]"
-    return f"{found['space']}{opening}{found['ends']}{closing}"
-
-
 def _multiplied(found: "re.Match[str]") -> str:
     factor = rf"\cdot {_MAGNITUDES[found['name']]}"
     if found["open"] and not found["close"]:
@@ -202,15 +199,10 @@ def _multiplied(found: "re.Match[str]") -> str:
 
 
 def _unicode(text: str) -> str:
-    text = _VULGAR.sub(_vulgar_fraction, text)
+    text = _VULGAR.sub(lambda found: (found["whole"] or "") + _FRACTIONS[found["part"]], text)
     text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + run[0].translate(_SUPERSCRIPTS) + "}", text)
     text = _SUBSCRIPT_RUN.sub(lambda run: "_{" + run[0].translate(_SUBSCRIPTS) + "}", text)
     return unicodedata.normalize("NFKC", text.translate(_TABLE))
-
-
-def _vulgar_fraction(found: "re.Match[str]") -> str:
-    top, _, bottom = unicodedata.normalize("NFKC", found["part"]).partition("⁄")
-    return (found["whole"] or "") + rf"\frac{{{top}}}{{{bottom}}}"
 
 
 def _plain(text: str) -> str:

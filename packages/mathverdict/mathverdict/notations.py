@@ -53,7 +53,6 @@ _NUMERIC = (
 _GROUPS = re.compile(r"\d+(?:-\d+){2,}|0\d+-\d+|\d+-0\d+|\d{3}-\d{4}", re.ASCII)
 Equal = Callable[[str, str], bool]
 _LONGEST = 120
-_SPACE = re.compile(r"\\(?:quad|qquad|[,;:!])|\s+")
 _NAME = r"(?:[a-z]\s*=\s*)"
 _CONGRUENCE = re.compile(
     r"(?:all\s+)?(?:(?:the\s+)?integers\s+)?(?:(?P<name>[a-z])\s*(?:with|such that|where)?\s*)?(?:(?P=name)\s*)?"
@@ -83,8 +82,6 @@ _WORDS = re.compile(
 )
 _LETTER_DOMAINS = {
     "Z": r"\\mathbb\s*\{?\s*Z\s*\}?|(?:(?:any|all|an|some|arbitrary)\s+)*integers?",
-    "N": r"\\mathbb\s*\{?\s*N\s*\}?|\\mathbb\s*\{?\s*Z\s*\}?\s*(?:\^\s*\{?\+\}?|_\s*\{?>\s*0\}?)"
-    r"|(?:positive\s+integers?|natural\s+numbers?)",
     "N0": r"\\mathbb\s*\{?\s*Z\s*\}?\s*_\s*\{?\s*\\geq?\s*0\s*\}?|non-?negative\s+integers?",
     "R": r"\\mathbb\s*\{?\s*R\s*\}?"
     r"|(?:(?:any|all|a|an|some|arbitrary|real)\s+)*(?:constants?|real\s+numbers?|reals?)",
@@ -300,7 +297,7 @@ def same_progression(gold: str, given: str) -> bool | None:
 
 def progression_of(text: str) -> Progression | None:
     """The progression that a text is, if it is one."""
-    bare = _SPACE.sub(" ", bare_words(text)).strip(" .")
+    bare = bare_words(text).strip(" .")
     if found := _CONGRUENCE.fullmatch(bare):
         return _progression(int(found["step"]), int(found["rest"]), None)
     if found := _LINEAR.fullmatch(bare):
@@ -367,7 +364,7 @@ def _free(text: str, side: int) -> frozenset[str]:
 
 
 def _named_alike(gold: str, given: str) -> str:
-    """The answer with the reference's name of the function that it gives: `y` for `y(x)`, `f(x)` for `y`."""
+    """Of the function that it gives: `y` for `y(x)`, `f(x)` for `y`."""
     left, right = _DEFINED.match(gold), _DEFINED.match(given)
     if left is None or right is None or left[0] == right[0]:
         return given

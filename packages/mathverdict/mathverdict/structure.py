@@ -36,15 +36,8 @@ _OPERATION = re.compile(
     r"more|than|or|and|between|least|most|greater|over)\b"
 )
 Equal = Callable[[str, str], bool]
-_KINDS = {
-    "series": "sum prod",
-    "calculus": "int iint lim",
-    "divisor": "gcd lcm",
-    "extreme": "max min",
-    "rounding": "lfloor lceil",
-    "determinant": "det",
-}
-_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split(" ")}
+_KINDS = ("sum prod", "int iint lim", "gcd lcm", "max min", "lfloor lceil", "det")
+_KIND_OF = {name: kind for kind in _KINDS for name in kind.split(" ")}
 _LEFT_TO_DO = re.compile(rf"\\(?P<name>{'|'.join(_KIND_OF)})(?![A-Za-z])|\\frac\s*\{{\s*d\s*\}}\s*\{{\s*d\s*[a-z]")
 _AT_A_GLANCE = re.compile(
     r"\\gcd\s*\(\s*-?\d(?:\s*,\s*-?\d)+\s*\)"
@@ -453,7 +446,6 @@ def real_set(text: str) -> RealSet | None:
 
 
 def _of_one_sign(mark: str) -> RealSet | None:
-    r"""The reals that a mark behind `\mathbb{R}` leaves: `^+`, `_{\ge 0}`, `^*`; `^+_0` has zero in it."""
     mark = re.sub(r"(?<=[<>e])\s*0", "", mark.replace(r"\cdot", "*"))
     interval = _OF_ONE_SIGN.get("".join(sorted(set(re.findall(r"[+\-*0<>]|\\(?:ge|le|ne)", mark)))))
     return real_set(interval) if interval else None
