@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from unittest.mock import patch
 
+from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.cli_agent.outcomes import documented
 from opencode_rubrics import RubricConfig
 from pydantic import BaseModel, ByteSize, TypeAdapter
@@ -315,7 +316,8 @@ def commands_page() -> str:
 def outcomes_page() -> str:
     """The page of outcomes, its table made anew."""
     page = (REFERENCE / "outcomes.md").read_text()
-    return re.sub(r"\| what happened \| trace \|.*?(?=\n\n)", lambda _: documented(), page, count=1, flags=re.DOTALL)
+    table = documented(OpenCodeEnvConfig().outcomes())
+    return re.sub(r"\| what happened \| trace \|.*?(?=\n\n)", lambda _: table, page, count=1, flags=re.DOTALL)
 
 
 def api_page() -> str:

@@ -26,7 +26,7 @@ IN_THE_SANDBOX = ("mathverdict", "supervisor")
 READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.progress")
 SANDBOX_FLOOR = [
     f"rollout_sandbox.{name}"
-    for name in ("interface", "compat", "provisioning", "programs", "file_lock", "surrogates", "at_exit")
+    for name in ("interface", "compat", "provisioning", "programs", "file_lock", "surrogates", "at_exit", "outcomes")
 ]
 FLOORS = {
     "rollout_sandbox.interface": set[str](),

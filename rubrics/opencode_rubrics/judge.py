@@ -81,6 +81,8 @@ class JudgeOptions(RubricConfig):
 class JudgeError(ScoringError):
     """The judge gave no verdict, and none on the reference: unreachable, refused, cut off, or not to be understood."""
 
+    outcome = ScoringError.outcome
+
 
 class _NoVerdict(Exception):
     """No verdict, which can be the answer's doing; the message says what came instead."""

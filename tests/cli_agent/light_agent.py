@@ -6,9 +6,9 @@ from typing import Any
 
 import aiohttp
 import verifiers.v1 as vf
+from opencode_env.cli_agent.classification import Patience
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import MARK_HEADER
-from opencode_env.cli_agent.outcome_rule import Patience
 from opencode_env.cli_agent.outcomes import AgentErrors
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.serving import role_interception

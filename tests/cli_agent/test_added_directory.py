@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent import local_runtime
-from opencode_env.cli_agent.local_runtime import UnconfinedBackend
+from opencode_env.cli_agent import sandboxes
+from opencode_env.cli_agent.sandboxes import UnconfinedBackend
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the rewards are here."""
-    monkeypatch.setattr(local_runtime, "_REWARDS", str(tmp_path / "new" / "deep"))
+    monkeypatch.setattr(sandboxes, "_REWARDS", str(tmp_path / "new" / "deep"))
     return tmp_path / "new"
 
 

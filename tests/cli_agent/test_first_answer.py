@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.classification import EndedRun, classify, require_scorable
+from opencode_env.cli_agent.classification import EndedRun, classify, is_context_overflow, require_scorable
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, LAST_REFUSED
-from opencode_env.cli_agent.outcome_rule import is_context_overflow
-from opencode_env.cli_agent.outcomes import NO_ANSWER, Outcome, retries_of_outcomes
+from opencode_env.cli_agent.outcomes import NO_ANSWER, RunOutcome, all_outcomes, retries_of_outcomes
 from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.scripted_model import Reply, Usage
 from rollout_sandbox.conformance.subject import until
+from rollout_sandbox.outcomes import Outcome
 from verifiers.v1.agent import TimeoutConfig
 from verifiers.v1.configs.retries import RetryConfig
 from verifiers.v1.errors import HarnessError, ProviderError, RolloutError
@@ -96,7 +96,9 @@ def assert_no_answer(trace: AnyTrace, kind: str, *words: str) -> None:
     message = trace.last_error.message
     assert message.startswith(NO_ANSWER), message
     assert [word for word in words if word not in message] == []
-    (rule,) = (rule for rule in retries_of_outcomes(RetryConfig(max_retries=4)).rules if rule.type == kind)
+    (rule,) = (
+        rule for rule in retries_of_outcomes(RetryConfig(max_retries=4), all_outcomes()).rules if rule.type == kind
+    )
     assert rule.max_retries == 0
     assert rule.message is not None
     assert re.search(rule.message, message)
@@ -211,19 +213,19 @@ def _time_over(trace: AnyTrace) -> None:
 
 
 SCORED_WITHOUT_AN_ANSWER = {
-    Outcome.COMPLETED: (_answerless, ProviderError),
-    Outcome.LIMIT: (_stopped("max_turns"), HarnessError),
-    Outcome.CONTEXT_FULL: (_overflow, ProviderError),
-    Outcome.CONTENT_FILTER: (_stopped("content_filter"), HarnessError),
-    Outcome.REQUEST_REFUSED: (_refused_by_a_bound, ProviderError),
-    Outcome.AGENT_BROKE: (_answerless, ProviderError),
-    Outcome.AGENT_TIMEOUT: (_time_over, HarnessError),
+    RunOutcome.COMPLETED: (_answerless, ProviderError),
+    RunOutcome.LIMIT: (_stopped("max_turns"), HarnessError),
+    RunOutcome.CONTEXT_FULL: (_overflow, ProviderError),
+    RunOutcome.CONTENT_FILTER: (_stopped("content_filter"), HarnessError),
+    RunOutcome.REQUEST_REFUSED: (_refused_by_a_bound, ProviderError),
+    RunOutcome.AGENT_BROKE: (_answerless, ProviderError),
+    RunOutcome.AGENT_TIMEOUT: (_time_over, HarnessError),
 }
 """What makes each scored outcome of an agent's run, without an answer, and the error that it is then. `OUTLIVED` and
 `SCORING_OVERRUN` need a program that a model has started."""
 
 
-@pytest.mark.parametrize("outcome", SCORED_WITHOUT_AN_ANSWER, ids=str)
+@pytest.mark.parametrize("outcome", SCORED_WITHOUT_AN_ANSWER, ids=lambda outcome: outcome.name)
 async def test_no_scored_row_of_the_table_can_be_had_without_an_answer(outcome: Outcome) -> None:
     make, kind = SCORED_WITHOUT_AN_ANSWER[outcome]
     trace = trace_of(vf.TaskData(idx=0, prompt="x"))
@@ -231,15 +233,15 @@ async def test_no_scored_row_of_the_table_can_be_had_without_an_answer(outcome: 
     run = EndedRun(rollout_of(trace), trace, None, problem=HarnessError("exited 1"))
     with pytest.raises(kind):
         await classify(run)
-    if outcome is Outcome.AGENT_TIMEOUT:
-        trace.stop(outcome.row.stop)
+    if outcome is RunOutcome.AGENT_TIMEOUT:
+        trace.stop(outcome.stop)
         with pytest.raises(HarnessError):
             require_scorable(trace)
 
 
 def test_every_scored_row_is_decided_here() -> None:
-    scored = {outcome for outcome in Outcome if outcome.row.scored}
-    of_scoring = {Outcome.OUTLIVED, Outcome.SCORING_OVERRUN, Outcome.UNREADABLE}
+    scored = {outcome for outcome in all_outcomes() if outcome.scored}
+    of_scoring = {RunOutcome.OUTLIVED, RunOutcome.SCORING_OVERRUN, RunOutcome.UNREADABLE}
     assert scored - SCORED_WITHOUT_AN_ANSWER.keys() == of_scoring
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import verifiers.v1 as vf
 from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
-from opencode_env.cli_agent.rollout_limit import limit_rollout
+from opencode_env.cli_agent.seats import limit_rollout
 from opencode_env.scripted_model import Reply
 from verifiers.v1.agent import TimeoutConfig, make_agent, resolve_rollout_timeouts
 

@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import ssl
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -255,12 +256,13 @@ async def test_only_an_evaluation_in_this_process_probes_and_counts(monkeypatch:
     assert seen == ["m", "m", "ended"]  # the agent's seat, and its user's
 
 
-def failed(task: int, status: int | None, message: str = "bad request 17") -> Any:
-    """An episode that an endpoint failed before its first answer."""
+def failed(task: int, status: int | None, message: str = "bad request 17", *, unusable: bool = False) -> Any:
+    """An episode that an endpoint failed before its first answer, by one that was `unusable`."""
+    info = {"gateway": {"unusable": True}} if unusable else {}
 
     class Failed:
         ok = False
-        traces: tuple[Any, ...] = ()
+        traces: tuple[Any, ...] = (SimpleNamespace(errors=[], nodes=[], info=info),)
         errors = (Error(type="ProviderError", message=message, status_code=status),)
 
     Failed.task = type("Task", (), {"key": task})  # type: ignore[attr-defined]
@@ -274,15 +276,21 @@ def test_what_may_pass_never_ends_a_run(status: int | None) -> None:
         run.ended(failed(number, status))
 
 
-def test_whole_answers_for_streams_end_a_run_and_are_counted_as_one_reason_whatever_they_say(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    "told",
+    [
+        "before the model's first answer: the endpoint answered a request for a stream with text/html: ",
+        "the model's stream ended without a finish reason",
+    ],
+)
+def test_unusable_answers_end_a_run_and_are_counted_as_one_reason_whatever_they_say(
+    told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Evaluation("models", 10)
-    told = "before the model's first answer: the endpoint answered a request for a stream with text/html: "
     for number in range(9):
-        run.ended(failed(number, 502, f"{told}<p>{'abcdefghi'[number] * 5}"))
+        run.ended(failed(number, 502, f"{told}<p>{'abcdefghi'[number] * 5}", unusable=True))
     with pytest.raises(UnusableEndpointError, match="10 rollouts on 10 tasks failed alike"):
-        run.ended(failed(9, 502, f"{told}<p>another"))
+        run.ended(failed(9, 502, f"{told}<p>another", unusable=True))
     run.close()
     assert f"10 of 10 failed: ProviderError: {told}<p>aaaaa; " in capsys.readouterr().err
 

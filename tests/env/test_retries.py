@@ -13,8 +13,8 @@ import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.cli_agent.outcomes import AgentError
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from opencode_env.tool_backends.serving import BrokenBackendError
-from opencode_env.user_simulation.conversation import BrokenUserError
+from opencode_env.tool_backends.options import BrokenBackendError
+from opencode_env.user_simulation import BrokenUserError
 from opencode_rubrics import SandboxFileError
 from opencode_simulation.errors import BrokenWorldError
 from rollout_sandbox.podman import PodmanConfig

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent import run_report
+from opencode_env.cli_agent import evaluation
 from opencode_env.cli_agent.evaluation import CapConfig, CapReachedError, Evaluation
 from opencode_env.conformance.user_home import VF_EVAL
 from opencode_env.scripted_model import MODEL_ID, Reply, ScriptedModel, ScriptPolicy, Usage
@@ -164,18 +164,18 @@ def test_a_cap_that_cannot_be_counted_is_refused(given: dict[str, object]) -> No
 
 
 def test_what_does_not_fit_the_machine_is_told_with_what_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_report, "_free_memory", lambda: 10 * run_report.AGENT_BYTES)
-    assert run_report.beyond_the_machine(1) is None
+    monkeypatch.setattr(evaluation, "_free_memory", lambda: 10 * evaluation.AGENT_BYTES)
+    assert evaluation.beyond_the_machine(1) is None
     cores = len(os.sched_getaffinity(0))
-    told = run_report.beyond_the_machine(100_000)
+    told = evaluation.beyond_the_machine(100_000)
     assert told is not None
-    assert told.endswith(f"-c {min(10, cores * run_report.ROLLOUTS_A_CORE)} fits")
-    monkeypatch.setattr(run_report, "_free_memory", lambda: 0)
-    assert (run_report.beyond_the_machine(2) or "").endswith("-c 1 fits")
+    assert told.endswith(f"-c {min(10, cores * evaluation.ROLLOUTS_A_CORE)} fits")
+    monkeypatch.setattr(evaluation, "_free_memory", lambda: 0)
+    assert (evaluation.beyond_the_machine(2) or "").endswith("-c 1 fits")
 
 
 def test_no_other_process_is_watched() -> None:
-    report = run_report.RunReport(local=True, limited=False)
+    report = evaluation.RunReport(local=True, limited=False)
     assert not report.active
     report.plan(3)
     report.begin(None)

@@ -273,6 +273,7 @@ async def test_a_stream_that_names_empty_finish_reasons_only_is_broken_off(answe
         (failed,) = [one.error for one in rollout.main.calls]
         assert failed is not None
         assert "ended without a finish reason" in failed.message
+        assert rollout.main.info["gateway"]["unusable"]
     async with answering({"content": "so"}, "stop", meanwhile="") as rollout:
         assert (await rollout.ask("go", stream=True)).status == 200
 
@@ -585,6 +586,17 @@ async def test_an_oddity_that_would_break_an_agent_is_the_endpoints_failure_at_o
         assert failed is not None
         assert (failed.type, failed.status_code) == ("ProviderError", 502)
         assert word in failed.message
+        assert rollout.main.info["gateway"]["unusable"]
+
+
+async def test_a_trace_says_of_its_newest_failed_call_whether_its_answer_was_unusable(answering: Answering) -> None:
+    async with answering(body="<p>busy") as rollout:
+        await rollout.ask("go", stream=True)
+        assert rollout.main.info["gateway"]["unusable"]
+    async with answering({"content": "so f"}, "error") as rollout:
+        rollout.main.info["gateway"] = {"unusable": True}
+        await rollout.ask("go", stream=True)
+        assert "unusable" not in rollout.main.info["gateway"]
 
 
 @pytest.mark.parametrize("framed", [True, False])

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from opencode_env.cli_agent.outcomes import retries_of_outcomes
+from opencode_env.cli_agent.outcomes import all_outcomes, retries_of_outcomes
 from rollout_sandbox.prime import provision_prime
 from rollout_sandbox.prime import runtime as runtime_module
 from rollout_sandbox.prime.errors import SandboxDiskError
@@ -63,4 +63,7 @@ async def test_a_file_that_does_not_fit_is_an_error_that_says_so_and_is_not_trie
         ):
             await box.write("/app/file", b"data")
         assert (await box.run(["true"], {})).exit_code == 0
-    assert RetryRule(type="SandboxDiskError", max_retries=0) in retries_of_outcomes(RetryConfig(max_retries=3)).rules
+    assert (
+        RetryRule(type="SandboxDiskError", max_retries=0)
+        in retries_of_outcomes(RetryConfig(max_retries=3), all_outcomes()).rules
+    )

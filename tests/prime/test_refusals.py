@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from opencode_env.cli_agent.outcomes import retries_of_outcomes
+from opencode_env.cli_agent.outcomes import all_outcomes, retries_of_outcomes
 from prime_sandboxes.core import client as sdk
 from rollout_sandbox.prime import PrimeLimits, PrimeQueue, ownership, provision_prime
 from rollout_sandbox.prime import runtime as runtime_module
@@ -134,5 +134,5 @@ async def test_a_deletion_that_is_refused_is_reported_and_a_wrong_key_is_not_tri
 
 
 def test_no_retry_of_an_episode_mends_a_key_unless_a_rule_says_so() -> None:
-    rules = retries_of_outcomes(RetryConfig(max_retries=3)).rules
+    rules = retries_of_outcomes(RetryConfig(max_retries=3), all_outcomes()).rules
     assert RetryRule(type="SandboxAccessError", max_retries=0) in rules

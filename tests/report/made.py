@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from opencode_env.cli_agent.outcomes import Outcome
+from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 
 from tests.difficulty.lines import Line, write_run
 
@@ -13,9 +13,10 @@ __all__ = ["Line", "write_run"]
 
 START = 1_790_000_000.0
 TASKS = ("fix-median", "write-roman", "count-errors", "rename-function", "csv-report", "rotate-logs", "cone-volume")
-OUTCOMES = tuple(dict.fromkeys(error for outcome in Outcome for error in outcome.value.errors))
+_ROWS = OpenCodeEnvConfig().outcomes()
+OUTCOMES = tuple(dict.fromkeys(error for row in _ROWS for error in row.errors))
 """Each error type of the table of outcomes."""
-STOPS = tuple(outcome.value.stop for outcome in Outcome if outcome.value.stop)
+STOPS = tuple(row.stop for row in _ROWS if row.stop)
 """Each stop of the table of outcomes."""
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.local_runtime import provision_local
+from opencode_env.cli_agent.sandboxes import provision_local
 from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig
 from rollout_sandbox.confined.process import LIMIT_BYTES
 from rollout_sandbox.conformance.subject import host_pids_of

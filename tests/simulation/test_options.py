@@ -2,7 +2,7 @@
 
 import pytest
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.user_simulation.conversation import UserSimulationConfig
+from opencode_env.user_simulation import UserSimulationConfig
 from opencode_simulation.taskset import SimulationTasksetConfig
 from pydantic import BaseModel
 from pydantic_config import ConfigFileError, cli

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.containers import build_task_image
-from opencode_env.cli_agent.local_runtime import provision_local
+from opencode_env.cli_agent.sandboxes import build_task_image, provision_local
 from opencode_rubrics import ScoringError, TaskTestsConfig
 from rollout_sandbox.confined import LocalSandboxConfig
 from rollout_sandbox.podman import PodmanConfig

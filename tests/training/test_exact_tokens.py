@@ -9,7 +9,7 @@ import base64
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.outcome_rule import overflowed
+from opencode_env.cli_agent.classification import overflowed
 from opencode_env.cli_agent.outcomes import NO_ANSWER
 
 from tests.support.families import GLM, Family, Qwen3

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from opencode_env import user_simulation
 from opencode_env.agents.opencode.config import OpenCodeHarnessConfig
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
@@ -20,16 +21,21 @@ from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.traces import AGENT_RECORD
 from opencode_env.cli_agent.turns import keeping
-from opencode_env.cli_agent.turns.config import TurnsConfig
-from opencode_env.cli_agent.turns.continued import Continued
-from opencode_env.cli_agent.turns.disk import DiskUse
-from opencode_env.cli_agent.turns.keeping import Kind, RolloutTurns, request_digest
-from opencode_env.cli_agent.turns.opening import _claim, _kind, make_folder, require_keepable
-from opencode_env.cli_agent.turns.trace_state import SeededNode, mask
+from opencode_env.cli_agent.turns.continued import Continued, SeededNode, mask
+from opencode_env.cli_agent.turns.keeping import (
+    DiskUse,
+    Kind,
+    RolloutTurns,
+    TurnsConfig,
+    _claim,
+    _kind,
+    make_folder,
+    request_digest,
+    require_keepable,
+)
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
 from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.user_simulation import conversation
-from opencode_env.user_simulation.conversation import SimulatedUsers
+from opencode_env.user_simulation import SimulatedUsers
 from opencode_runs.turns.kept import ENDED, FILES, LOCK, TRACE, RolloutFacts, TurnRow, kept_turns
 from pydantic import ValidationError
 from rollout_sandbox.confined import LocalSandboxConfig
@@ -122,7 +128,7 @@ async def test_what_holds_state_outside_the_sandbox_is_an_obstacle_by_name(
     async def conversed(*_: Any) -> None:
         """Nothing is run."""
 
-    monkeypatch.setattr(conversation, "converse", conversed)
+    monkeypatch.setattr(user_simulation, "converse", conversed)
     user: Any = SimpleNamespace(_options=None, _seat=None)
     await SimulatedUsers.run(user, task, agents=None, box=None, rollout=rollout, run=None)  # type: ignore[arg-type]
     assert rollout.turns.obstacle == "a simulated user holds what is not a file of the sandbox"

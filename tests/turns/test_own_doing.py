@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent import progress
-from opencode_env.cli_agent.classification import require_scorable
+from opencode_env.cli_agent.classification import Evidence, endpoint_failure, require_scorable
 from opencode_env.cli_agent.guard import GuardedSession
 from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS, RECORDED_PROGRAM_CALLS
-from opencode_env.cli_agent.outcome_rule import Evidence, endpoint_failure
 from opencode_env.cli_agent.progress import RUNAWAY_FAILURES
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
-from opencode_env.cli_agent.turns.config import TurnsConfig
 from opencode_env.cli_agent.turns.continued import Continued
-from opencode_env.cli_agent.turns.keeping import RolloutTurns
+from opencode_env.cli_agent.turns.keeping import RolloutTurns, TurnsConfig
 from rollout_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from verifiers.v1.errors import ProviderError, RolloutError, SandboxError
 from verifiers.v1.graph import MessageNode

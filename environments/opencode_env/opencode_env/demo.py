@@ -13,7 +13,6 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from opencode_runs.command import say
@@ -65,12 +64,9 @@ async def run_demo(options: argparse.Namespace) -> int:
 
 
 async def _show(run: Path) -> None:
-    """Write the page that shows the rollouts, where what writes it is installed, and end with its path."""
-    if find_spec("opencode_runs") is not None:
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "opencode_runs.report", str(run))
-        await process.wait()
-    else:
-        say("install opencode-runs to see them as a page: opencode-report " + str(run))
+    """Write the page that shows the rollouts, and end with its path."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "opencode_runs.report", str(run))
+    await process.wait()
 
 
 async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Path]:

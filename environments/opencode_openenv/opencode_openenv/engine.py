@@ -16,7 +16,7 @@ from typing import Any
 
 from opencode_env.cli_agent.interception.answer_steps import LOGPROBS_RECORD
 from opencode_env.cli_agent.interception.own_calls import own_calls
-from opencode_env.cli_agent.outcomes import Outcome
+from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
 from opencode_rubrics.verify_commands import INFO_KEY, UNREADY_KEY
 from verifiers.v1.clients import ModelContext
@@ -226,7 +226,7 @@ def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any]) -> RolloutResu
             result.training_trace = training_trace(traces)
         except NoTrainingTraceError as reason:
             result.training_trace_reason = str(reason)
-    if error is None and trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop:
+    if error is None and trace.stop_condition == RunOutcome.AGENT_TIMEOUT.stop:
         result.error = f"agent timeout: the agent had not ended after {spec.agent_timeout_s:g} s"
     return result
 

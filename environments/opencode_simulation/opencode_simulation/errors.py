@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
+from rollout_sandbox.outcomes import Outcome
 from verifiers.v1.errors import ToolsetError
 
 
@@ -20,18 +21,36 @@ class InvalidAction(Exception):
 class WorldError(ToolsetError):
     """A world failed: it raised, hung, or gave what is not JSON, or its server died."""
 
+    outcome = Outcome(
+        "a world could not be reset, or its server died in it",
+        "mend the world or the row's `config`; the message says its last words",
+        also="the agent was not started",
+    )
+
 
 class BrokenWorldError(WorldError):
     """A world failed after its agent could act on it. What the agent did may have broken it, so `--env.retries` leaves
     it alone unless a rule says otherwise: else an agent could have a bad episode played again."""
 
+    outcome = Outcome(
+        "a world's tool raised, hung (`call_timeout`) or gave a wrong type; its server died",
+        "mend it; the agent may have done that",
+        again=False,
+    )
+
 
 class ToolMismatchError(ToolsetError):
     """The simulation and the production server do not offer the same tools."""
 
+    outcome = Outcome(
+        "a world differs from its `PRODUCTION`", "the text names tool and parameter", also="before anything runs"
+    )
+
 
 class SignatureMismatchError(ToolsetError):
     """A tool of the simulation takes other parameters than the one of the production server."""
+
+    outcome = ToolMismatchError.outcome
 
 
 _LONGEST_ERROR = 1000

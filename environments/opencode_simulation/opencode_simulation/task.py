@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import verifiers.v1 as vf
-from opencode_env.user_simulation.conversation import MAX_USER_TURNS, USER_STOP
+from opencode_env.user_simulation import MAX_USER_TURNS, USER_STOP
 from opencode_rubrics import AnyRubricConfig, AnyTrace, EnvironmentReturnConfig, Rubric, cleanup, live_rubric
 from opencode_runs.turns.kept import TurnRow
 from pydantic import Field, JsonValue, field_validator

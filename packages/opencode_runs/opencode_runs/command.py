@@ -48,6 +48,11 @@ def printable(text: str) -> str:
     return _CONTROLS.sub("\ufffd", text)
 
 
+def in_one_line(text: str) -> str:
+    """A printable text without ends of lines, and with one space where there is any."""
+    return " ".join(printable(text).split())
+
+
 def printable_json(text: str) -> str:
     """JSON whose control characters are escaped, so that its texts stay what they are."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

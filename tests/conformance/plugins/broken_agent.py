@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_env.cli_agent.outcome_rule import Patience
+from opencode_env.cli_agent.classification import Patience
 from rollout_sandbox.compat import run_program
 
 __all__ = ["BrokenAgentHarness"]

@@ -13,7 +13,7 @@ from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.tool_backends.description import option_words
 from opencode_env.tool_backends.feature import BackendTools
 from opencode_env.tool_backends.reading import BackendFileError, read_backends
-from opencode_env.user_simulation.conversation import SimulatedUsers
+from opencode_env.user_simulation import SimulatedUsers
 from opencode_rlm.config import OpenCodeRLMEnvConfig
 from opencode_rlm.env import OpenCodeRLMEnv
 from pydantic import ValidationError

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from opencode_env.tool_backends.connection import BackendConnection
-from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.tool_backends.serving import Bridge, BrokenBackendError, RolloutTools, ToolBackends
+from opencode_env.tool_backends.options import BackendsConfig, BrokenBackendError
+from opencode_env.tool_backends.serving import Bridge, RolloutTools, ToolBackends
 from verifiers.v1.errors import ToolsetError
 
 from tests.simulation.backends.surroundings import program, programs_here, said, write_file

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import ChatRequest, Reply, Script, ScriptedModel, ScriptPolicy
-from opencode_env.user_simulation.conversation import STOP
+from opencode_env.user_simulation import STOP
 
 from tests.rlm.episodes import QUESTION, PolicyByRole, play, serving
 from tests.support.replies import call

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.scripted_model import Fault, FaultKind, Reply, Script, ScriptedModel, ScriptPolicy
-from opencode_env.user_simulation.conversation import STOP, asked_user
+from opencode_env.user_simulation import STOP, asked_user
 
 from tests.simulation.episodes import problems, row, serving
 from tests.support.replies import bash

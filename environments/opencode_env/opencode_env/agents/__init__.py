@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from rollout_sandbox.confined import Bind
 
     from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
+    from opencode_env.cli_agent.classification import Patience
     from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
     from opencode_env.cli_agent.guard import GuardedHarness
     from opencode_env.cli_agent.interception.request_rules import EchoRules, ModelRequests
-    from opencode_env.cli_agent.outcome_rule import Patience
     from opencode_env.cli_agent.process_fence import ProcessFence
     from opencode_env.cli_agent.seats import local_seat
 
@@ -45,7 +45,7 @@ _MODULES = {
     "ModelRequests": "opencode_env.cli_agent.interception.request_rules",
     "OpenCodeHarness": "opencode_env.agents.opencode",
     "OpenCodeHarnessConfig": "opencode_env.agents.opencode",
-    "Patience": "opencode_env.cli_agent.outcome_rule",
+    "Patience": "opencode_env.cli_agent.classification",
     "ProcessFence": "opencode_env.cli_agent.process_fence",
     "local_seat": "opencode_env.cli_agent.seats",
     "run_program": "rollout_sandbox.compat",

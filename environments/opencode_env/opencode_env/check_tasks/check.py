@@ -43,7 +43,7 @@ from opencode_env.check_tasks.leaks import (
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.rollout import Rollout
-from opencode_env.cli_agent.rollout_limit import DEFAULT_ROLLOUT_SECONDS
+from opencode_env.cli_agent.seats import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.taskset import OpenCodeTask
 from opencode_env.taskset.gold import SOLUTION, Gold, GoldError, apply_gold, gold_of, near_misses, trace_for
 

@@ -1,27 +1,42 @@
-"""Which outcome a run of an agent is: conditions in the order in which they are asked, one for each row.
+"""How did a rollout end? The conditions of its outcome in the order in which they are asked, and whose doing it was.
 
-Nobody outside the sandbox can watch what ends a program inside, so the line is drawn by who could have done it: before
-the model has called a tool no program of the agent's exists, and a failure is the infrastructure's; from then on it is
-only on evidence that nothing in the sandbox can make (`outcome_rule`). A new outcome is a row of `outcomes` and a
-condition here; all else follows. Invariant: what raises is never scored; what returns is the policy's doing and is.
-An agent whose processes outran their end, or whose programs used the time of scoring, is rewarded nothing and is not an
-error: everything in its sandbox ended before anything was scored.
+What the policy did (any answer, however bad; giving up; a full context window) is data. Nobody outside the sandbox can
+watch what ends a program inside, so the line is drawn by who could have done it. Before the model has called a tool no
+program of the agent's exists, and a failure is the infrastructure's: a model call that failed and that the agent did
+not recover from is raised as the error of the boundary that broke. The agent's exit code tells nothing: many exit 0
+after either.
+
+A policy that could turn a bad rollout into an error would be sampled anew for free. So once a program of the agent's
+can have run, a failure is the infrastructure's only on evidence that nothing in the sandbox can make: what our server
+saw the endpoint do to calls of the agent's own program, which that program has sent again as often as it does by
+itself; what a runtime's own API says of a lost sandbox; what the probe of a tunnel says. Whatever else ends a run then
+(a log, an exit code, a killed process, an endless loop, a request that the endpoint refuses for what is in it) is the
+policy's doing and is scored.
+
+A new outcome is a row and a condition here (see `outcomes`). What raises is never scored; what returns is. An agent
+whose processes outran their end, or whose programs used the time of scoring, is rewarded nothing and is not an error.
 """
 
 import contextlib
+import math
 import signal
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
+from itertools import takewhile
 from typing import Any
 
 from opencode_rubrics.rubric import UNREADABLE, pay_nothing
 from rollout_sandbox.compat import abilities_of
+from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.prime.errors import SandboxEndedError
 from rollout_sandbox.toolbox.checked_run import require_alive
+from rollout_sandbox.toolbox.scoring import attached
 from verifiers.v1.episode import Episode
 from verifiers.v1.errors import (
     HarnessError,
+    InterceptionError,
     ProviderError,
     RolloutError,
     SandboxError,
@@ -33,23 +48,158 @@ from verifiers.v1.trace import Error, ModelCall
 from verifiers.v1.types import Message
 
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, LAST_REFUSED
-from opencode_env.cli_agent.interception.own_calls import own_calls
+from opencode_env.cli_agent.interception.own_calls import RECORDED_PROGRAM_CALLS, own_calls, program_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel
-from opencode_env.cli_agent.outcome_rule import (
-    Evidence,
-    endpoint_failure,
-    is_context_overflow,
-    is_refusal,
-    overflowed,
-    require_model_calls,
-)
-from opencode_env.cli_agent.outcomes import NO_ANSWER, AgentError, AgentErrors, Outcome
+from opencode_env.cli_agent.interception.window import says_full
+from opencode_env.cli_agent.outcomes import NO_ANSWER, AgentError, AgentErrors, RunOutcome, endpoint_errors
 from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _STAGES = ("setup", "finalize", "scoring")
+_FINAL = frozenset({401, 402, 403})
+"""Statuses of an account, at which no program tries again."""
+_MAY_PASS = frozenset({408, 429})
+"""Those of 4xx that do not depend on what was asked; it is 5xx and a broken answer besides."""
+_LONGEST_REST_S = 60.0
+"""Longer than any agent rests between two sends of a call."""
+_FLOOD = 20
+"""So many requests of the agent's programs shortly before a failure can have caused it."""
+_CROWD = 5
+"""So many of them at the endpoint beside one call can have made that fail."""
+
+
+def require_model_calls(calls: Sequence[ModelCall], describe: str) -> None:
+    """Refuse a run that never asked the model, or whose last call failed for another reason than a full window.
+
+    The calls are in order of their end; `describe` says how the run ended, for the message.
+
+    Raises:
+        HarnessError: there is no call.
+        ProviderError: the endpoint failed the last call.
+        InterceptionError: the last call failed on the path to the endpoint.
+    """
+    if not calls:
+        raise HarnessError(f"the agent ended without a single model call {describe}")
+    error = calls[-1].error
+    if error is not None and not is_context_overflow(error):
+        raise as_exception(error)
+
+
+def overflowed(calls: Sequence[ModelCall]) -> bool:
+    """Whether the run ended because the conversation no longer fits the model's window."""
+    return bool(calls) and calls[-1].error is not None and is_context_overflow(calls[-1].error)
+
+
+def is_context_overflow(error: Error) -> bool:
+    """Whether a failed call says that the conversation outgrew the model's window: a 400, 413 or 422 that names it, or
+    words with which an engine says nothing else, whatever the status."""
+    return says_full(error.status_code, error.message)
+
+
+def is_refusal(error: Error) -> bool:
+    """Whether the endpoint refused a request for what is in it, and will refuse it again."""
+    status = error.status_code or 0
+    refused = error.type in endpoint_errors() and 400 <= status < 500 and status not in _FINAL | _MAY_PASS
+    return refused or is_context_overflow(error)
+
+
+def as_exception(error: Error) -> RolloutError:
+    """The recorded failure of a model call as the exception of its boundary."""
+    if error.type == "InterceptionError":
+        return InterceptionError(error.message)
+    return ProviderError(error.message, status_code=error.status_code or 502)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an agent's program bears a failing endpoint; a harness configuration that knows has a `patience()`."""
+
+    sends: int = 2
+    """How often it sends one call that may pass, before it gives up."""
+    seconds: float = math.inf
+    """How long it waits for one answer."""
+
+
+def patience_of(harness: Any) -> Patience:
+    """The patience of a harness, by its configuration."""
+    own = getattr(harness, "patience", None)
+    found: Patience = Patience() if own is None else own()
+    return found
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What our server saw of one run of an agent."""
+
+    own: Sequence[ModelCall]
+    """Calls of the agent's own program, in order of their end."""
+    programs: Sequence[ModelCall] = ()
+    """Calls of the programs that the agent started."""
+    patience: Patience = Patience()
+    under_way: float = 0.0
+    """Seconds for which the endpoint has been silent on some call of its own."""
+    time_over: float | None = None
+    """When the run's time limit ended it, if that did."""
+    keys: Sequence[str | None] = ()
+    """For each of its own calls the key by which the sends of one call are known; empty or None: they are of one."""
+    waits: Sequence[float] = ()
+    """For each of its own calls the seconds after which the endpoint wanted it to come again; empty or 0: it named
+    none."""
+    load: Callable[[float, float], int] = lambda start, end: 0
+    """How many requests of the programs were at the endpoint between two moments, answered or not."""
+
+    @classmethod
+    def of(cls, trace: AnyTrace, first_call: int, harness: Any, time_over: float | None = None) -> "Evidence":
+        """What there is of the run whose first model call is number `first_call`."""
+        own, rollout = own_calls(trace, first_call), rollout_of(trace)
+        others, waits = program_calls(trace, rollout.first_call), rollout.program.longest_under_way
+        gateway = rollout.gateway
+        keys, named = ((), ()) if gateway is None else (gateway.step_keys(own), gateway.waits_of(own))
+        return cls(own, others, patience_of(harness), waits, time_over, keys, named, rollout.program_load)
+
+    def rest(self, failed: int = 1) -> float:
+        """The longest seconds that the program may have rested behind one of its last calls."""
+        return max(_LONGEST_REST_S, *self.waits[-failed:], 0.0)
+
+
+def endpoint_failure(evidence: Evidence) -> RolloutError | None:
+    """What the endpoint did that ended the run; None when it did not."""
+    patience = evidence.patience
+    if evidence.under_way >= patience.seconds:
+        return ProviderError(f"the endpoint has not answered a call for {patience.seconds:g} s", status_code=504)
+    failed = list(takewhile(_is_the_endpoints, reversed(evidence.own)))
+    if not failed or _flooded(evidence, failed):
+        return None
+    # Failures of several calls at once, such as of sub-agents, are not sends of one.
+    sends = max(Counter(evidence.keys[-len(failed) :]).values(), default=len(failed))
+    last = failed[0]
+    assert last.error is not None
+    in_time = evidence.time_over is not None and evidence.time_over - last.time.end <= evidence.rest()
+    if last.error.status_code in _FINAL or sends >= patience.sends or in_time:
+        return as_exception(last.error)
+    return None
+
+
+def _is_the_endpoints(call: ModelCall) -> bool:
+    """Whether a call failed in a way that tells of the endpoint, and not of what it was asked."""
+    error = call.error
+    if error is None or error.type not in endpoint_errors() or is_context_overflow(error):
+        return False
+    status = error.status_code
+    return status is None or status >= 500 or status in _FINAL | _MAY_PASS
+
+
+def _flooded(evidence: Evidence, failed: Sequence[ModelCall]) -> bool:
+    """Whether the agent's programs asked so much that the endpoint may have failed the agent's own calls for that."""
+    # What an endpoint limits for so long may have been asked for as long before.
+    programs, since = evidence.programs, failed[-1].time.start - evidence.rest(len(failed))
+    # Of failed ones the trace keeps the first only.
+    if len(programs) >= RECORDED_PROGRAM_CALLS or sum(call.time.end >= since for call in programs) >= _FLOOD:
+        return True
+    beside = (evidence.load(call.time.start, call.time.end) for call in failed)
+    return evidence.load(since, failed[0].time.end) >= _FLOOD or max(beside) >= _CROWD
 
 
 @dataclass
@@ -133,7 +283,7 @@ async def classify(run: EndedRun) -> None:
 
 def _ended(run: EndedRun, outcome: Outcome, found: Any) -> None:
     """What follows from a condition that holds: an error is raised, a stop is put on the trace."""
-    run.outcome = outcome
+    run.outcome = run.rollout.outcome = outcome
     if isinstance(found, RolloutError):
         if found is run.problem:
             raise found
@@ -141,8 +291,8 @@ def _ended(run: EndedRun, outcome: Outcome, found: Any) -> None:
         if run.time_over is None:  # else verifiers would take the error for what a stop does to an agent
             run.trace.stop_condition, run.trace.is_completed = None, False
         raise found from run.problem
-    if outcome.row.stop:
-        run.trace.stop(outcome.row.stop)
+    if outcome.stop:
+        run.trace.stop(outcome.stop)
 
 
 def _not_started(run: EndedRun) -> RolloutError | None:
@@ -164,7 +314,7 @@ def _no_answer(run: EndedRun) -> RolloutError | None:
         return ProviderError(f"{NO_ANSWER}: {last.message}\n{_advice(last)}", status_code=last.status_code or 400)
     if refused:
         return HarnessError(f"{NO_ANSWER} its request was refused by a bound of --env.gateway: {refused}")
-    if stop is not None and stop != Outcome.AGENT_TIMEOUT.row.stop:
+    if stop is not None and stop != RunOutcome.AGENT_TIMEOUT.stop:
         option = f" (--env.agent.{stop.replace('_', '-')})" if stop.startswith("max_") else ""
         return HarnessError(f"{NO_ANSWER} the run was stopped by {stop}{option}")
     return None
@@ -284,21 +434,21 @@ def _broke(run: EndedRun) -> bool:
 
 
 AFTER_A_RUN: Sequence[Condition] = (
-    Condition(Outcome.NOT_STARTED, _not_started, time_over=True),
-    Condition(Outcome.NO_ANSWER, _no_answer, time_over=True),
-    Condition(Outcome.REQUEST_REFUSED, _request_refused),
-    Condition(Outcome.CONTEXT_FULL, lambda run: run.trace.stop_condition is None and overflowed(run.calls)),
-    Condition(Outcome.LIMIT, lambda run: run.trace.stop_condition is not None),
-    Condition(Outcome.TUNNEL_LOST, _tunnel_lost),
-    Condition(Outcome.ENDPOINT_FAILED, _silent, time_over=True),
-    Condition(Outcome.COMPLETED, _sound, time_over=True),
-    Condition(Outcome.AGENT_FAILED, _failed_before_tools, time_over=True),
-    Condition(Outcome.STAGE_TIMEOUT, _hook_failed),
-    Condition(Outcome.ENDPOINT_FAILED, _endpoint_failed, time_over=True),
-    Condition(Outcome.AGENT_FAILED, _killed_for_memory),
-    Condition(Outcome.SANDBOX_GONE, _sandbox_gone),
-    Condition(Outcome.AGENT_ERROR, _unscored_break),
-    Condition(Outcome.AGENT_BROKE, _broke),
+    Condition(RunOutcome.NOT_STARTED, _not_started, time_over=True),
+    Condition(RunOutcome.NO_ANSWER, _no_answer, time_over=True),
+    Condition(RunOutcome.REQUEST_REFUSED, _request_refused),
+    Condition(RunOutcome.CONTEXT_FULL, lambda run: run.trace.stop_condition is None and overflowed(run.calls)),
+    Condition(RunOutcome.LIMIT, lambda run: run.trace.stop_condition is not None),
+    Condition(RunOutcome.TUNNEL_LOST, _tunnel_lost),
+    Condition(RunOutcome.ENDPOINT_FAILED, _silent, time_over=True),
+    Condition(RunOutcome.COMPLETED, _sound, time_over=True),
+    Condition(RunOutcome.AGENT_FAILED, _failed_before_tools, time_over=True),
+    Condition(RunOutcome.STAGE_TIMEOUT, _hook_failed),
+    Condition(RunOutcome.ENDPOINT_FAILED, _endpoint_failed, time_over=True),
+    Condition(RunOutcome.AGENT_FAILED, _killed_for_memory),
+    Condition(RunOutcome.SANDBOX_GONE, _sandbox_gone),
+    Condition(RunOutcome.AGENT_ERROR, _unscored_break),
+    Condition(RunOutcome.AGENT_BROKE, _broke),
 )
 """The conditions of a run's outcome; the first that holds is it. Up to `_failed_before_tools` no program of the agent's
 need have run; what stands behind it asks for evidence that nothing in the sandbox can make."""
@@ -308,9 +458,9 @@ def outcomes_at_the_end(trace: AnyTrace) -> set[Outcome]:
     """Those that no run of the agent ends with, or that a run can have beside its own."""
     record = agent_record(trace)
     holds = {
-        Outcome.AGENT_TIMEOUT: trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop,
-        Outcome.OUTLIVED: record.get("survivors") or record.get("outlived"),
-        Outcome.CONTEXT_FULL: has_answered(trace) and overflowed(own_calls(trace)),
+        RunOutcome.AGENT_TIMEOUT: trace.stop_condition == RunOutcome.AGENT_TIMEOUT.stop,
+        RunOutcome.OUTLIVED: record.get("survivors") or record.get("outlived"),
+        RunOutcome.CONTEXT_FULL: has_answered(trace) and overflowed(own_calls(trace)),
     }
     return {outcome for outcome, met in holds.items() if met}
 
@@ -329,14 +479,14 @@ def require_scorable(trace: AnyTrace) -> None:
     if survivors := record.get("survivors"):
         kind = SandboxEndedError if record.get("survivors_own") else SandboxError
         raise kind(f"not scored, the agent's processes could not be ended: {survivors}")
-    if trace.stop_condition != Outcome.AGENT_TIMEOUT.row.stop:
+    if trace.stop_condition != RunOutcome.AGENT_TIMEOUT.stop:
         return
     harness = trace.agent.config.harness if trace.agent is not None else None
     rollout = rollout_of(trace)
     run = EndedRun(rollout, trace, harness, rollout.first_call, time_over=trace.timing.agent.end)
     for condition in AFTER_A_RUN:
         if condition.time_over and (found := condition.holds(run)):
-            if metric := condition.outcome.row.metric:  # the session has put its own there before
+            if metric := condition.outcome.metric:  # the session has put its own there before
                 trace.record_metric(metric, 1.0)
             _ended(run, condition.outcome, found)
             return
@@ -350,6 +500,31 @@ def fail_stage_timeout(trace: AnyTrace) -> None:
         return
     late = f"{stage} did not finish within its deadline (--env.agent.timeout.{stage}); nothing was scored"
     trace.record_error(TaskError(late))
+
+
+OUTCOME = "outcome"
+"""Key in `trace.info` of how a rollout ended, for readers without an environment: the `name` of a row, or the type of
+an error that has none, and whether it is tried `again` where no rule of `--env.retries` says otherwise."""
+
+
+def note_outcome(trace: AnyTrace) -> None:
+    """Put on the trace of a rollout's agent how the rollout ended, once that can change no more."""
+    rollout = attached(trace)
+    if not isinstance(rollout, Rollout) or rollout.trace is not trace:
+        return
+    error, last = None if trace.ok else trace.last_error, rollout.outcome
+
+    def fits(row: Outcome) -> bool:
+        if error is not None:
+            return error.type in row.errors and error.message.startswith(row.begins)
+        met = trace.metrics.get(row.metric) if row.metric else row.stop and row.stop == trace.stop_condition
+        return row.scored and bool(met)
+
+    rows = [row for row in rollout.outcomes if fits(row)]
+    if last is not None and (last in rows or (error is None and not rows and last.scored)):
+        rows = [last]
+    name = error.type if error is not None else RunOutcome.COMPLETED.name
+    trace.info[OUTCOME] = {"name": rows[0].name if rows else name, "again": not rows or rows[0].again}
 
 
 def blame_own_programs(episode: Episode[Any, Any, Any]) -> None:

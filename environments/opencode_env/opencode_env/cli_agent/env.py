@@ -1,6 +1,6 @@
 """`CliAgentEnv`: one CLI agent in one sandbox that the environment owns from provisioning to removal.
 
-Invariant: from the moment a sandbox starts it belongs to exactly one rollout's `_sandbox` context, which runs the
+From the moment a sandbox starts it belongs to exactly one rollout's `_sandbox` context, which runs the
 cleanup hooks and removes it whatever happened: error, deadline, cancellation, or a hook that raises.
 """
 
@@ -17,9 +17,10 @@ from typing import Any, ClassVar, Generic
 
 from opencode_rubrics import Rubric, rubrics_in_use, run_cleanup, work_directory
 from opencode_rubrics.cache import cache_root, require_cache
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from rollout_sandbox.compat import GONE_RUNTIMES, asked_network
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, require_bubblewrap, require_private_workdir
+from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.prime import PrimeLimits, PrimeQueue
 from rollout_sandbox.surrogates import replace_surrogates
 from rollout_sandbox.told import task_name
@@ -35,24 +36,27 @@ from verifiers.v1.episode import Episode
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.task import Task
-from verifiers.v1.utils.compile import resolve_runtime_config
 from verifiers.v1.utils.decorators import invoke
 from verifiers.v1.utils.generic import concrete_type
 from verifiers.v1.utils.paths import CACHE_DIR
 
 from opencode_env.agents.named.npm import NPM_AGENTS, NpmAgents, harness_binds
-from opencode_env.cli_agent.classification import blame_own_programs, fail_stage_timeout, unscore_failed, zero_spoilt
-from opencode_env.cli_agent.containers import provision_container
-from opencode_env.cli_agent.evaluation import CapConfig, Evaluation, Probe, require_proxies
+from opencode_env.cli_agent.classification import (
+    blame_own_programs,
+    fail_stage_timeout,
+    note_outcome,
+    unscore_failed,
+    zero_spoilt,
+)
+from opencode_env.cli_agent.evaluation import CapConfig, Evaluation, Probe, RunReport, require_proxies
 from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.interception.training_client import require_trainable
-from opencode_env.cli_agent.local_runtime import provision_local
-from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
+from opencode_env.cli_agent.outcomes import AgentErrors, all_outcomes, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
-from opencode_env.cli_agent.rollout_limit import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
-from opencode_env.cli_agent.run_report import RunReport
+from opencode_env.cli_agent.sandboxes import provision_container, provision_local
+from opencode_env.cli_agent.seats import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
 from opencode_env.cli_agent.serving import serving_by_role
 from opencode_env.cli_agent.traces import (
     AnyTrace,
@@ -62,10 +66,7 @@ from opencode_env.cli_agent.traces import (
     our_words_logged,
     shorten_tasks,
 )
-from opencode_env.cli_agent.turns.config import TurnsConfig
-from opencode_env.cli_agent.turns.disk import DiskUse
-from opencode_env.cli_agent.turns.keeping import RolloutTurns
-from opencode_env.cli_agent.turns.opening import make_folder, open_turns, require_keepable, runtime_kind
+from opencode_env.cli_agent.turns.keeping import KeptTurns, TurnsConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 
@@ -96,14 +97,9 @@ class CliAgentEnvConfig(EnvConfig):
     agent_errors: AgentErrors = "score"
     """What becomes of a run that the agent's own programs can have broken. `score`: the files as they are, with the
     metric `agent_error_own`. `error`: an `AgentError`, unscored; a policy may prefer that to a failure."""
-    retries: RetryConfig = retries_of_outcomes(RetryConfig())
+    retries: RetryConfig = RetryConfig()
     """Tries of a whole episode after an error. What an agent can bring about at will, such as an `AgentError`, is tried
     again only if a rule names it: else the best of several attempts would count. "What can go wrong" says which."""
-
-    @field_validator("retries")
-    @classmethod
-    def _no_retries_of_agent_errors(cls, retries: RetryConfig) -> RetryConfig:
-        return retries_of_outcomes(retries)
 
     @model_validator(mode="before")
     @classmethod
@@ -126,9 +122,18 @@ class CliAgentEnvConfig(EnvConfig):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _no_retries_of_agent_errors(self) -> "CliAgentEnvConfig":
+        self.retries = retries_of_outcomes(self.retries, self.outcomes())
+        return self
+
     def features(self) -> Sequence[Feature]:
         """What the environment has beside its agent, made anew; the first is the outermost."""
         return ()
+
+    def outcomes(self) -> list[Outcome]:
+        """Every way in which a rollout can end."""
+        return all_outcomes(row for feature in self.features() for row in feature.outcomes)
 
 
 ConfigT = TypeVar("ConfigT", bound=CliAgentEnvConfig, default=CliAgentEnvConfig)
@@ -172,12 +177,14 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._resources = AsyncExitStack()
         self._prime_queue = PrimeQueue(self.config.prime)
         self._features = self.config.features()
+        self._outcomes = self.config.outcomes()
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
         limited = config.agent.timeout.rollout is not None
         self._report = RunReport(local=self._runs_locally(), limited=limited, cap=self.config.cap)
         self._names: dict[int | None, str] = {}
-        self._kept: DiskUse | None = None
-        self._since = time.time()
+        others = [seat for name, seat in agent_config_fields(config).items() if name != "agent"]
+        confined = config.sandbox.confine
+        self._kept_turns = KeptTurns(config.turns, str(config.id), confined=confined, others=others)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -213,33 +220,13 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         await self._resources.enter_async_context(rubrics_in_use())
         for feature in self._features:
             await self._resources.enter_async_context(feature.serving())
-        if (turns := self.config.turns).keep is not None:
-            self._kept = DiskUse(turns.keep.absolute(), turns.max_disk)
-            await asyncio.to_thread(make_folder, self._kept.folder)
+        await self._kept_turns.start()
 
     def _runs_locally(self) -> bool:
         """Whether a seat needs the confined local sandbox."""
         seats = agent_config_fields(self.config).items()
         boxed = [seat.runtime for name, seat in seats if name not in self.SEATS_WITHOUT_SANDBOX]
         return self.config.sandbox.confine and any(isinstance(runtime, SubprocessConfig) for runtime in boxed)
-
-    @contextlib.asynccontextmanager
-    async def _opened_turns(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[RolloutTurns | None]:
-        """The turns of a rollout, which are those of an ended one when it has come to its own end."""
-        confined, config = self.config.sandbox.confine, self.config.turns
-        runtime = agent.runtime_config
-        if not isinstance(runtime, SubprocessConfig):
-            runtime = resolve_runtime_config(runtime, task)
-        require_keepable(config, runtime, agent.harness, confined=confined)
-        kind = runtime_kind(runtime, confined=confined)
-        others = [seat for name, seat in agent_config_fields(self.config).items() if name != "agent"]
-        turns = await open_turns(task, agent, config, str(self.config.id), kind, self._kept, self._since, others)
-        if turns is None:
-            yield None
-            return
-        with contextlib.closing(turns):
-            yield turns
-            turns.ended()
 
     async def stop(self) -> None:
         """End the features and let the rubrics go; the last environment of the process tears those down."""
@@ -290,6 +277,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """One episode, whatever came of it, in a form that can be written down."""
         episode: Episode[Any, Any, Any] = await super().run_episode(task, ctx, **watchers)
         blame_own_programs(episode)
+        for trace in episode.traces:
+            note_outcome(trace)
         replace_surrogates(episode)
         shorten_tasks(episode)
         if episode.errors:
@@ -306,8 +295,9 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         named = self._names[task.data.idx] = task_name(task.data)
         started = time.monotonic()
         rollout = Rollout()
+        rollout.outcomes = self._outcomes
         rollout.brought_back = getattr(task, "brought_back", frozenset())
-        async with self._opened_turns(task, agents.agent) as rollout.turns:
+        async with self._kept_turns.opened(task, agents.agent) as rollout.turns:
             if rollout.continued is not None:
                 turn = rollout.continued.turn
                 logger.info("rollout goes on from turn %d: task=%s kept=%s", turn.turn, named, turn.place)
@@ -359,7 +349,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             attach(rollout, box, agents=True)
             if rollout.turns is not None:
                 await rollout.turns.provide(box)
-            rollout.boxes = partial(self._spare_box, task, agent, rollout)
+            rollout.boxes = partial(self._second_sandbox, task, agent, rollout)
             try:
                 yield box
             finally:
@@ -372,7 +362,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                 box.info.borrowed = False
 
     @contextlib.asynccontextmanager
-    async def _spare_box(
+    async def _second_sandbox(
         self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout, order: BoxOrder
     ) -> AsyncIterator[Runtime]:
         """A second sandbox for scoring (see `rollout_sandbox.toolbox.scoring`), with the task's own setup behind it."""

@@ -2,10 +2,11 @@
 how they lay something around a task."""
 
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.toolbox.scoring import BoxOrder
 from verifiers.v1.agent import Agents
 from verifiers.v1.runtimes import Runtime
@@ -19,6 +20,9 @@ Run = Callable[[Task[Any, Any, Any]], Awaitable[object]]
 
 class Feature:
     """One feature of an environment (`CliAgentEnvConfig.features`); a subclass overrides what it needs."""
+
+    outcomes: ClassVar[Sequence[Outcome]] = ()
+    """The ways in which a rollout can end for the feature's sake."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:

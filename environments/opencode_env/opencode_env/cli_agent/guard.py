@@ -1,6 +1,6 @@
 """What `CliAgentEnv` promises of any agent's run, laid around the agent's own harness.
 
-Invariant: when a guarded session was closed, either no process of the agent is left in the sandbox, or the record names
+When a guarded session was closed, either no process of the agent is left in the sandbox, or the record names
 the `survivors` and the trace is not scored; and a run that the infrastructure failed, by `classification`, has raised.
 
 Metrics are counted from what the model really sampled: retried and failed calls are not turns. Sub-agents that share
@@ -18,6 +18,7 @@ from typing import Any, Generic
 
 from opencode_rubrics import Rubric, require_alive
 from opencode_rubrics.rubric import Neutral, read_as_data
+from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.toolbox.scoring import ScoringTimeout
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
@@ -36,14 +37,14 @@ from opencode_env.cli_agent.classification import (
     limits_met,
     outcomes_at_the_end,
     outlived_its_end,
+    overflowed,
     require_scorable,
 )
 from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, PARTIAL, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
-from opencode_env.cli_agent.outcome_rule import overflowed
-from opencode_env.cli_agent.outcomes import AgentErrors, ConfigurationError, Outcome, flags_of_outcomes
+from opencode_env.cli_agent.outcomes import AgentErrors, ConfigurationError, RunOutcome, flags_of_outcomes
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.progress import until_runaway
 from opencode_env.cli_agent.rollout import rollout_of
@@ -231,7 +232,7 @@ class GuardedSession(HarnessSession):
         finally:
             if run.outcome is not None:
                 self._outcomes.add(run.outcome)
-        if run.outcome is Outcome.AGENT_BROKE:
+        if run.outcome is RunOutcome.AGENT_BROKE:
             self._error = run.problem
 
     async def _watched(self, messages: Messages | None, first_call: int) -> None:
@@ -293,7 +294,7 @@ def agent_metrics(trace: AnyTrace, error: RolloutError | None, ended: Collection
     return {
         "num_turns": float(trace.num_turns),
         "agent_error": float(error is not None),
-        **flags_of_outcomes({*ended, *outcomes_at_the_end(trace)}),
+        **flags_of_outcomes({*ended, *outcomes_at_the_end(trace)}, rollout_of(trace).outcomes),
         "limit_kills": float(sum(record.get("limit_kills", {}).values())),
         "empty_answer": float(empty),
         "program_calls": float(len(trace.calls) - len(own_calls(trace))),

@@ -1,6 +1,6 @@
 """Ends what the agent started, by identity, before anything is scored.
 
-Invariant: after `end()` returned, no process lives in the sandbox that started after `mark()`, other than children of
+After `end()` returned, no process lives in the sandbox that started after `mark()`, other than children of
 processes that are spared. The confined local sandbox does it natively (its process 1 is ours) and spares the children
 of whatever ran at the mark. Elsewhere two shell scripts do, which an agent that is root in its container could have
 undermined by replacing `sh`; they spare the children of marked tool servers only, because there an agent can be a

@@ -1,6 +1,6 @@
 """An agent that gets nowhere: a start that parks, and a run that will never end by itself.
 
-A program that sits before its first model call, for ever, is ended and started once more. Invariant: nothing of the
+A program that sits before its first model call, for ever, is ended and started once more. Nothing of the
 first start lives when the second begins, and a start that made a model call is not repeated. A run that asks the model
 again for ever, or whose every call fails, is ended.
 """

@@ -5,13 +5,14 @@ server that registers a session, a harness, a task), `rollout_of` finds it by th
 `rollout_sandbox.toolbox.scoring`, which scoring shares. A rollout of another environment has a state too, which nobody
 ends: it goes with its trace.
 
-Invariant: what belongs to a rollout and not to a single call is here; nothing is kept by the id of a trace or in a
+What belongs to a rollout and not to a single call is here; nothing is kept by the id of a trace or in a
 context variable.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.prime.queue import StartRecord
 from rollout_sandbox.toolbox.scoring import Scoring, attach, attached
 from verifiers.v1.errors import RolloutError
@@ -21,6 +22,7 @@ from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.own_calls import AgentProgram
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.interception.tunnel import OpenTunnel
+from opencode_env.cli_agent.outcomes import all_outcomes
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cli_agent.turns.continued import Continued
 from opencode_env.cli_agent.turns.keeping import RolloutTurns
@@ -34,7 +36,11 @@ class Rollout(Scoring):
         self.trace: AnyTrace | None = None
         """From `begin` on, when verifiers mints it."""
         self.start: StartRecord | None = None
-        """The turn at Prime that it waited for, and the start of its sandbox there."""
+        """Its wait for a place at Prime, and the start of its sandbox there."""
+        self.outcomes: Sequence[Outcome] = all_outcomes()
+        """All in which it can end; the environment adds those of its features."""
+        self.outcome: Outcome | None = None
+        """That of the agent's last run, once it is known."""
         self.program = AgentProgram()
         """The agent's own program, as the server knows it."""
         self.session: HarnessSession | None = None

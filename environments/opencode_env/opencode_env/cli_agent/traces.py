@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from opencode_runs.command import printable
+from opencode_runs.command import in_one_line
 from rollout_sandbox.told import task_name, without_credentials
 from rollout_sandbox.toolbox.command import CommandResult
 from verifiers.v1.episode import Episode
@@ -65,11 +65,12 @@ def describe_rollout(trace: AnyTrace, seconds: float) -> str:
     error = trace.last_error
     reward = "-" if not trace.ok else f"{trace.reward:.3f}"
     problem = f"{error.type}: {error.message.partition(chr(10))[0][:200]}" if error else "-"
-    return _in_one_line(
+    line = in_one_line(
         f"rollout finished: task={task_name(trace.task.data)} turns={trace.num_turns} tools={tools} "
         f"stop={trace.stop_condition} exit={record.get('exit_code')} seconds={seconds:.1f} reward={reward} "
         f"error={problem}{_failed_command(trace)}"
     )
+    return without_credentials(line)
 
 
 def _failed_command(trace: AnyTrace) -> str:
@@ -106,10 +107,5 @@ def our_words_logged(names: Mapping[Any, str]) -> Iterator[None]:
 def describe_failure(episode: Episode[Any, Any, Any]) -> str:
     """Type and message of what ended a rollout outside of its agent's run, such as a sandbox that did not start."""
     told = (f"{error.type}: {error.message}" for error in episode.errors)
-    return _in_one_line(f"rollout failed: task={task_name(episode.task.data)} error={'; '.join(told)}")
-
-
-def _in_one_line(text: str) -> str:
-    """Whoever names a task, calls a tool or prints something writes no further lines, and does nothing to a terminal;
-    no address shows a password."""
-    return without_credentials(" ".join(printable(text).split()))
+    line = in_one_line(f"rollout failed: task={task_name(episode.task.data)} error={'; '.join(told)}")
+    return without_credentials(line)

@@ -4,15 +4,16 @@ So is what it did until its time limit ended it.
 """
 
 import pytest
+from rollout_sandbox.outcomes import Outcome
 
-from opencode_env.cli_agent.outcomes import NO_ANSWER, Outcome, flags_of_outcomes
+from opencode_env.cli_agent.outcomes import NO_ANSWER, RunOutcome, all_outcomes, flags_of_outcomes
 from opencode_env.conformance.evidence import LIMIT_SECONDS, MAX_TURNS, SILENT_SECONDS, Evaluation, Runs
 from opencode_env.conformance.plugin import PlayedRow, Rows
 
 METRICS = (
     "num_turns",
     "agent_error",
-    *flags_of_outcomes(()),
+    *flags_of_outcomes((), all_outcomes()),
     "empty_answer",
     "model_call_errors",
     "total_tool_calls",
@@ -23,19 +24,19 @@ METRICS = (
 
 def assert_ended(rollout: PlayedRow, outcome: Outcome, promise: str, stop: str = "") -> None:
     """The rollout ended as the row of this outcome says; one that another part stops, by this condition."""
-    row, stop = outcome.row, stop or outcome.row.stop
-    assert row.scored
+    stop = stop or outcome.stop
+    assert outcome.scored
     assert rollout.ok, rollout.broken(promise)
     assert rollout.stop == stop, rollout.broken(f"{promise}: stop condition {stop!r}, not {rollout.stop!r}")
     assert rollout.reward is not None, rollout.broken(promise)
-    assert not row.metric or rollout.metrics[row.metric] == 1.0, rollout.broken(promise)
+    assert not outcome.metric or rollout.metrics[outcome.metric] == 1.0, rollout.broken(promise)
 
 
 def assert_timed_out(rollout: PlayedRow) -> None:
     """It was ended by the agent's time limit, and scored."""
     promise = "The agent's own time limit is the policy's doing: it ends the agent, and the rollout is scored."
     assert rollout.ok, rollout.broken(promise)
-    row = Outcome.AGENT_TIMEOUT.row
+    row = RunOutcome.AGENT_TIMEOUT
     assert rollout.stop == row.stop, rollout.broken(promise)
     assert rollout.metrics[row.metric] == 1.0, rollout.broken(f"The metric {row.metric} must say so.")
     assert rollout.metrics["agent_error"] == 0.0, rollout.broken("A time limit is not an error of the agent.")
@@ -76,7 +77,7 @@ def test_no_rollout_without_a_model_call_is_sound(main: Evaluation, runs: Runs) 
             for trace in episode.traces[:1]:
                 rollout = PlayedRow(evidence, trace.task.data.id or "")
                 # A call that is still waiting when the time is over is in no trace.
-                asked = trace.calls or trace.stop_condition == Outcome.AGENT_TIMEOUT.row.stop
+                asked = trace.calls or trace.stop_condition == RunOutcome.AGENT_TIMEOUT.stop
                 assert asked or not rollout.ok, rollout.broken("An agent that never asked its model is scored.")
 
 
@@ -84,7 +85,7 @@ def test_no_rollout_without_a_model_call_is_sound(main: Evaluation, runs: Runs) 
 @pytest.mark.usefixtures("commands")
 def test_the_limit_of_turns_is_a_stop_and_is_scored(row: Rows) -> None:
     promise = "--env.agent.max-turns must end the agent, and it is scored"
-    assert_ended(row("turns"), Outcome.LIMIT, promise, stop="max_turns")
+    assert_ended(row("turns"), RunOutcome.LIMIT, promise, stop="max_turns")
     assert row("turns").metrics["num_turns"] == MAX_TURNS, row("turns").broken("Not one turn more than the limit.")
 
 
@@ -92,13 +93,13 @@ def test_the_limit_of_turns_is_a_stop_and_is_scored(row: Rows) -> None:
 @pytest.mark.usefixtures("commands")
 def test_a_spent_budget_of_tokens_is_a_stop_and_is_scored(row: Rows) -> None:
     promise = "--env.agent.max-total-tokens must end the agent, and it is scored"
-    assert_ended(row("budget"), Outcome.LIMIT, promise, stop="max_total_tokens")
+    assert_ended(row("budget"), RunOutcome.LIMIT, promise, stop="max_total_tokens")
 
 
 @pytest.mark.rows("window")
 def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Rows, main: Evaluation) -> None:
     if main.policy.commands.get("window"):
-        assert_ended(row("window"), Outcome.CONTEXT_FULL, "A context window that is full is the policy's doing")
+        assert_ended(row("window"), RunOutcome.CONTEXT_FULL, "A context window that is full is the policy's doing")
         return
     promise = "A prompt that does not fit before the model's first answer is not the agent's doing, and no score."
     assert row("window").error.startswith(f"ProviderError: {NO_ANSWER}"), row("window").broken(promise)

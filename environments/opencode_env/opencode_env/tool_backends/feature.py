@@ -4,17 +4,27 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from rollout_sandbox.outcomes import Outcome
 from verifiers.v1.agent import Agents
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 
 from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.rollout import Rollout
-from opencode_env.tool_backends.options import BackendsConfig
+from opencode_env.tool_backends.options import BackendsConfig, BrokenBackendError
 
 
 class BackendTools(Feature):
     """Starts and removes what `--env.backends.file` describes."""
+
+    outcomes = (
+        Outcome(
+            "a tool backend does not start",
+            "mend it, its last words are in the message; `--env.backends.start-timeout`",
+            errors=("ToolsetError",),
+        ),
+        BrokenBackendError.outcome,
+    )
 
     def __init__(self, options: BackendsConfig) -> None:
         self._backends = None

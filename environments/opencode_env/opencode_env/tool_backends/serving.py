@@ -43,7 +43,7 @@ from opencode_env.tool_backends.description import (
     tool_prefix,
 )
 from opencode_env.tool_backends.local import StdioServer, container, program
-from opencode_env.tool_backends.options import BackendsConfig
+from opencode_env.tool_backends.options import BackendsConfig, BrokenBackendError
 from opencode_env.tool_backends.reading import read_backends
 from opencode_env.tool_backends.remote import Undeleted, remote_instance, remote_url
 
@@ -59,11 +59,6 @@ _CALLS_AT_ONCE = 16
 _MOST_WAITING = 64
 """More are refused: who has sent one need not stay for its answer, and this process keeps what it holds."""
 _OVER = "The tool server has failed; this conversation ends here."
-
-
-class BrokenBackendError(ToolsetError):
-    """A tool backend failed at a call. What the agent asked may have broken it, so `--env.retries` leaves it alone
-    unless a rule says otherwise: else an agent could have a bad episode played again."""
 
 
 class CallCounts(TypedDict):

@@ -21,8 +21,6 @@ from opencode_runs.command import BadInputError, number, table, task_label
 from opencode_runs.traces.reading import Reading, RunReport, find_trace_files, lines_of
 from opencode_runs.traces.record import EpisodeRecord, TraceRecord
 
-AGENT_TIMEOUT = "agent_timeout"
-
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -75,11 +73,11 @@ def _classified(episode: EpisodeRecord, trace: TraceRecord) -> Attempt | Failure
     if not trace.ok:
         return Failure(trace.errors[-1].type if trace.errors else stop or "unknown error")
     # verifiers marks an expired setup, finalize or scoring deadline as ok, with a reward of 0 or none.
-    if stop is not None and stop.endswith("_timeout") and stop != AGENT_TIMEOUT:
+    if stop is not None and stop.endswith("_timeout") and not trace.timed_out:
         return Failure(stop)
     # Nothing was sampled: a program that never asked the model, or one whose first request did not fit into the window.
     # A first answer that was under way when the time was over is not a turn, and is the policy's.
-    if stop != AGENT_TIMEOUT and not trace.turns and not trace.num_total_tokens:
+    if not trace.timed_out and not trace.turns and not trace.num_total_tokens:
         return Failure("no model call" if stop in (None, "agent_completed") else f"no answer, stopped by {stop}")
     # A failed sub call is an error to the agent's tool call, and a failed sibling of the same seat is its own error.
     # The env's own hooks failing, or any other seat (one that judges, say), leaves the reward in doubt.
@@ -90,7 +88,7 @@ def _classified(episode: EpisodeRecord, trace: TraceRecord) -> Attempt | Failure
         return Failure("dropped", unscored=True)
     if trace.reward is None:
         return Failure("no reward", unscored=True)
-    return Attempt(trace.reward, trace.turns, trace.num_total_tokens, timed_out=stop == AGENT_TIMEOUT)
+    return Attempt(trace.reward, trace.turns, trace.num_total_tokens, timed_out=trace.timed_out)
 
 
 MAX_FACTS = 32

@@ -100,6 +100,15 @@ class ErrorRecord(LinePart):
     status_code: Any = None
 
 
+class OutcomeRecord(LinePart):
+    """How a rollout ended (`info["outcome"]`)."""
+
+    name: str
+    """Of the row in the table of outcomes, or the type of an error that has none."""
+    again: bool = True
+    """Whether it is tried again where no rule says otherwise."""
+
+
 class RewardRecord(LinePart):
     model_config = STRICT
 
@@ -272,6 +281,8 @@ class TraceRecord(LinePart):
     branch: Annotated[BranchOrigin | None, _OURS] = Field(
         None, validation_alias=AliasPath("info", "branch"), strict=False
     )
+    outcome: Annotated[OutcomeRecord | None, _OURS] = Field(None, validation_alias=AliasPath("info", "outcome"))
+    """None before traces said it, or of another environment."""
     history: Annotated[HistoryRecord | None, _OURS] = Field(None, validation_alias=AliasPath("info", "history"))
     kept: Annotated[tuple[KeptLogprobs, ...] | None, _OURS] = Field(
         None, validation_alias=AliasPath("info", "logprobs"), strict=False
@@ -322,6 +333,11 @@ class TraceRecord(LinePart):
                 return None
             total += reward.score * reward.weight
         return total if self.rewards and math.isfinite(total) else None
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the agent's time limit ended it; of older traces verifiers' stop condition says so."""
+        return self.stop_condition == "agent_timeout" if self.outcome is None else self.outcome.name == "AGENT_TIMEOUT"
 
     @property
     def sampled_tokens(self) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import verifiers.v1 as vf
 
+from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.toolbox.archives import unpack_archive
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked
@@ -25,6 +26,12 @@ keeps."""
 class SandboxFileError(vf.TaskError):
     """A file of the sandbox cannot be read as asked; an agent can bring that about, so `--env.retries` leaves it alone
     unless a rule says otherwise."""
+
+    outcome = Outcome(
+        "a hook read a file that is missing, a link or too large",
+        "catch it and look at `.state`; the agent may have done that",
+        again=False,
+    )
 
     def __init__(self, message: str, state: FileState) -> None:
         super().__init__(message)

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import verifiers.v1 as vf
 
 from rollout_sandbox.compat import abilities_of
+from rollout_sandbox.outcomes import Outcome
 
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
@@ -38,6 +39,13 @@ _RESOURCES = _DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAG
 class ScoringError(vf.TaskError):
     """Scoring could not be done, whatever the agent made; the message says what to do. Recorded with the stop
     `scoring_error`. Raised while reading what the agent made it is like any error there: see `not_the_agents`."""
+
+    outcome = Outcome(
+        "scoring fails on a neutral answer as well, in an untouched sandbox where one is needed, or that could not be "
+        "tried: the row, its tests, a rubric's code, or the judge is at fault",
+        "what the message names; in the confined sandbox tests cannot fetch tools: use an image",
+        again=False,
+    )
 
 
 @contextlib.contextmanager

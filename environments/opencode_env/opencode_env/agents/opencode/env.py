@@ -17,7 +17,7 @@ from opencode_env.cli_agent.features import Feature
 from opencode_env.cli_agent.seats import local_seat
 from opencode_env.tool_backends.feature import BackendTools
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.user_simulation.conversation import SimulatedUsers, UserSimulationConfig
+from opencode_env.user_simulation import SimulatedUsers, UserSimulationConfig
 
 
 def opencode2_tree(version: str) -> NpmTree:

@@ -4,7 +4,7 @@ A rollout from top to bottom: the harness installs OpenCode (`setup`), its sessi
 and runs it once per segment (`turn`), the calls and the log say how that ended (`outcome_of`), and `close` records it.
 
 Until the model has called a tool, here is the one place that tells for OpenCode what the policy did from what the
-infrastructure did to it; from then on `cli_agent.outcome_rule` judges what is raised here once more. OpenCode's exit
+infrastructure did to it; from then on `cli_agent.classification` judges what is raised here once more. OpenCode's exit
 code alone tells neither: it is 0 after some failures and 1 after some ends that are the model's doing, so the calls
 that the interception recorded come first. The log, into which the agent can write, only explains.
 """
@@ -46,11 +46,11 @@ from opencode_env.agents.opencode.state import (
     systems_of,
     write_state,
 )
+from opencode_env.cli_agent.classification import overflowed, require_model_calls
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.interception import own_calls
 from opencode_env.cli_agent.interception.conversations import history_forks
-from opencode_env.cli_agent.outcome_rule import overflowed, require_model_calls
-from opencode_env.cli_agent.outcomes import ConfigurationError, Outcome
+from opencode_env.cli_agent.outcomes import ConfigurationError, RunOutcome
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.progress import run_started
 from opencode_env.cli_agent.rollout import rollout_of
@@ -376,7 +376,7 @@ class OpenCodeSession(HarnessSession):
         self._outcome = outcome_of(segment)
         self._check_plugin()
         if self._outcome is AgentOutcome.CONTENT_FILTER:
-            self.trace.stop(Outcome.CONTENT_FILTER.row.stop)
+            self.trace.stop(RunOutcome.CONTENT_FILTER.stop)
 
     async def _write_prompt(self, prompt: SegmentPrompt) -> list[str]:
         """Put the prompt's files in place, if they are not; returns OpenCode's arguments for this segment."""

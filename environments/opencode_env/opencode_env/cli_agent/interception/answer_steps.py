@@ -298,7 +298,7 @@ class NoJsonError(Exception):
 
 def as_failed_call(call: Call, error: Exception) -> Exception:
     """What a client says of an answer that is not JSON, and a training client of a request that its renderer has no
-    form for, or an answer without evidence."""
+    form for, or an answer without evidence. Changes `unusable`."""
     if isinstance(error, NoJsonError):
         return unusable(call, f"{error}: {quoted(error.text)}")
     if call.trains:
@@ -318,6 +318,12 @@ _NO_GENERATE = "vLLM from 0.30 on serves /inference/v1/generate only when it is 
 
 _MOST_CHARACTERS = 8000
 """Of the text of a failed call."""
+
+
+def note_unusable(call: Call, error: Exception) -> Exception:
+    """Say on the trace whether the endpoint answered with something else than an answer."""
+    call.gateway.call_failed(unusable=call.unusable)
+    return error
 
 
 def shorten(call: Call, error: Exception) -> Exception:

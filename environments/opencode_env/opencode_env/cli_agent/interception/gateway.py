@@ -39,6 +39,9 @@ GATEWAY_RECORD = "gateway"
 LAST_REFUSED = "last_refused"
 """Key in that record with why the newest main request was refused; absent when it was not."""
 
+UNUSABLE = "unusable"
+"""Key in that record: the newest failed call got something else than an answer; absent when it did not."""
+
 REPEATED, PARTIAL = "repeated", "ghosts"
 """Keys in that record with counts: calls that were sent again and not sampled again, and dropped partial answers."""
 
@@ -179,6 +182,13 @@ class Gateway:
             info.setdefault(GATEWAY_RECORD, {})[LAST_REFUSED] = str(error)[:200]
         elif GATEWAY_RECORD in info:
             info[GATEWAY_RECORD].pop(LAST_REFUSED, None)
+
+    def call_failed(self, *, unusable: bool) -> None:
+        """Note on the trace whether the newest failed call was answered with something else than an answer."""
+        if unusable and not self.main.released:
+            self.main.trace.info.setdefault(GATEWAY_RECORD, {})[UNUSABLE] = True
+        else:
+            self.main.trace.info.get(GATEWAY_RECORD, {}).pop(UNUSABLE, None)
 
     def step_keys(self, calls: Sequence[ModelCall]) -> Sequence[str | None]:
         """For each recorded call the key by which all sends of one call are known; None where it bore none."""

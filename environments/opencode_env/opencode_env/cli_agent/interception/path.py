@@ -53,6 +53,7 @@ STREAM: Sequence[Callable[[Call, list[bytes]], list[bytes]]] = (
 FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
     answer.take_wait,
     answer.as_failed_call,
+    answer.note_unusable,
     window.as_full_window,
     answer.mask_failure,
     answer.shorten,

@@ -1,8 +1,12 @@
-"""Keeps turns of rollouts: a folder for each, written while a main call waits for its answer.
+"""Kept turns: which a rollout keeps and which it continues, how they are written, and how much disk they take.
 
-Invariant: a kept turn is whole or it is not there: its folder gets its name when everything is in it. The answer of the
-call that waited is not given to the agent before its files were copied. Of what is kept the host opens names of its own
-only (see `opencode_runs.turns.kept`).
+A rollout continues the turn that its task names; else, where turns are kept, the last one of a rollout of the same task
+and settings whose process has ended in the middle. Of those each is continued once at a time, and never one that was
+begun while this process served: what was cancelled on purpose stays so.
+
+Each rollout has a folder, written to while a main call waits for its answer. A kept turn is whole or it is not there:
+its folder gets its name when everything is in it. The answer of the call that waited is not given to the agent before
+its files were copied. Of what is kept the host opens names of its own only (see `opencode_runs.turns.kept`).
 """
 
 import asyncio
@@ -11,28 +15,53 @@ import json
 import logging
 import math
 import os
+import re
 import shutil
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Annotated, Any
 
+from opencode_runs.command import BadInputError
 from opencode_runs.traces.record import Origin
-from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, ROW, TRACE, KeptTurn, RolloutFacts
+from opencode_runs.turns.kept import (
+    ANSWER,
+    ENDED,
+    FILES,
+    LOCK,
+    ROW,
+    TRACE,
+    KeptTurn,
+    RolloutFacts,
+    TurnRow,
+    kept_turns,
+    read_turn,
+    turn_places,
+)
+from pydantic import BeforeValidator, ByteSize, Field, field_validator
+from pydantic_config import BaseConfig
 from pydantic_core import to_json
 from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.file_lock import private_directory, try_lock
 from rollout_sandbox.interface import ChildrenRun, KeptFiles, NotKept, SandboxAbilities
-from verifiers.v1.runtimes import Runtime
+from rollout_sandbox.podman import is_ours
+from rollout_sandbox.toolbox.kept_files import FILE_BYTES
+from verifiers.v1.agent import Agent
+from verifiers.v1.configs.agent import AgentConfig
+from verifiers.v1.errors import EnvError, TaskError
+from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.serve.delta import pack
+from verifiers.v1.task import Task
+from verifiers.v1.utils.compile import resolve_runtime_config
 
 from opencode_env.cli_agent.interception.gateway import Call, Gateway
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.cli_agent.turns.config import TurnsConfig
-from opencode_env.cli_agent.turns.continued import BRANCH, Continued
-from opencode_env.cli_agent.turns.disk import DiskUse
-from opencode_env.cli_agent.turns.trace_state import SUB, trace_state
+from opencode_env.cli_agent.turns.continued import BRANCH, SUB, Continued, trace_state
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
@@ -44,6 +73,88 @@ CHILDREN_SECONDS = 2.0
 
 RECORD = "turns"
 """Key in `trace.info` with the folder of a rollout's kept turns, and why the last one was not kept, if any was not."""
+
+CONFINED = "confined"
+"""What a kept turn of the confined local sandbox says of it."""
+
+
+class TurnsConfig(BaseConfig):
+    """Whether and how often turns are kept."""
+
+    keep: Path | None = None
+    """Folder in which turns are kept, made with mode 0700; None keeps none. A rollout that a folder's turn does not
+    say has ended, and that was begun before this process served, goes on from its last turn there."""
+    every: Annotated[str, BeforeValidator(str)] = "1"
+    """Turns from one kept turn of a rollout to the next (`5`), or seconds (`30s`)."""
+    max_disk: Annotated[ByteSize, Field(ge=1 << 20)] | None = ByteSize(64 << 30)
+    """Bytes of all files that this process keeps, each counted as 16 KiB at least; beyond it the oldest turns are
+    removed, but for the last one of each running rollout. A turn whose files alone have more is kept without them.
+    None: no limit."""
+
+    @field_validator("every")
+    @classmethod
+    def _is_turns_or_seconds(cls, every: str) -> str:
+        if re.fullmatch(r"[1-9][0-9]{0,8}s?", every) is None:
+            meant = 'is not a number of turns such as "5", and none of seconds such as "30s"'
+            raise ValueError(f"every: {every!r} {meant}")
+        return every
+
+    def due(self, turns: int, seconds: float) -> bool:
+        """Whether a turn is to be kept so many turns and seconds after the last one."""
+        number = int(self.every.removesuffix("s"))
+        return seconds >= number if self.every.endswith("s") else turns >= number
+
+
+class DiskUse:
+    """The kept turns that this process made in the folder of all rollouts; they may take `most` bytes (None: any)."""
+
+    def __init__(self, folder: Path, most: int | None) -> None:
+        self.folder = folder
+        self.most_bytes = sys.maxsize if most is None else most
+        self.used = 0
+        self.running: set[Path] = set()
+        """Folders of the rollouts that have not ended."""
+        self._turns: dict[Path, bool] = {}
+        """Whether each can be restored."""
+        self._lock = Lock()
+
+    def added(self, place: Path, restorable: bool) -> None:
+        """Count a kept turn, and remove the oldest ones beyond the limit (blocking)."""
+        with self._lock:
+            self.used += _own_bytes(place)
+            self._turns[place] = restorable
+            if self.used <= self.most_bytes:
+                return
+            last = {turn.parent: turn for turn, restorable in self._turns.items() if restorable}
+            needed = {last[folder] for folder in last.keys() & self.running}
+            for old in [turn for turn in self._turns if turn not in needed]:
+                self._remove(old)
+                if self.used <= self.most_bytes:
+                    return
+            logger.warning("the last kept turns of the running rollouts alone have %d bytes", self.used)
+
+    def _remove(self, place: Path) -> None:
+        self.used -= _own_bytes(place)
+        del self._turns[place]
+        gone = place.with_name(f".{place.name}")
+        with suppress(OSError):  # somebody else has removed it
+            place.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+
+def _own_bytes(place: Path) -> int:
+    """Bytes of a kept turn that no other one shares, with its folders, but for its answer, which comes later."""
+    total = 0
+    for folder in (place, place / FILES):
+        if not folder.is_dir():
+            continue
+        total += max(folder.stat().st_blocks * 512, FILE_BYTES)
+        with os.scandir(folder) as found:
+            for entry in found:
+                status = entry.stat(follow_symlinks=False)
+                if entry.is_file(follow_symlinks=False) and status.st_nlink == 1 and entry.name != ANSWER:
+                    total += max(status.st_blocks * 512, FILE_BYTES)
+    return total
 
 
 @dataclass(frozen=True)
@@ -309,3 +420,164 @@ def _finish(partial: Path, place: Path, manifest: KeptTurn, row: Mapping[str, An
     if place.exists():
         shutil.rmtree(place)
     partial.rename(place)
+
+
+def require_keepable(config: TurnsConfig, runtime: Any, harness: Any, *, confined: bool) -> None:
+    """Refuse to keep turns where none could be restored.
+
+    Raises:
+        EnvError: the runtime or the harness is another one.
+    """
+    if config.keep is None:
+        return
+    kind = runtime_kind(runtime, confined=confined)
+    if kind != CONFINED and not is_ours(runtime):
+        raise EnvError(f"--env.turns.keep: turns are kept of the confined local sandbox and of podman, not of {kind}")
+    if not getattr(harness, "CONTINUES_TURNS", False):
+        raise EnvError(f"--env.turns.keep: harness {harness.config.id!r} cannot go on from a kept turn")
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder for kept turns; what stands there may be taken up, so nobody else may write there.
+
+    Raises:
+        EnvError: it cannot be made, or others may write into it.
+    """
+    try:
+        status = private_directory(folder).stat()
+    except OSError as error:
+        raise EnvError(f"--env.turns.keep: {error}: name a folder that can be made and written") from None
+    if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
+        raise EnvError(
+            f"--env.turns.keep: others may write into {folder}, and a rollout goes on from what stands there: "
+            "name a folder of your own, or take their right away (chmod go-w)"
+        )
+
+
+def runtime_kind(runtime: Any, *, confined: bool) -> str:
+    """What a kept turn says of its sandbox; of a container also its image, from which its files differ."""
+    if isinstance(runtime, SubprocessConfig):
+        return CONFINED if confined else "unconfined"
+    return f"podman container of {runtime.image}" if is_ours(runtime) else str(runtime.type)
+
+
+class KeptTurns:
+    """The kept turns of all rollouts of an environment in this process.
+
+    Args:
+        env: id of the environment.
+        confined: whether its local sandbox is.
+        others: the seats beside the agent's, whose settings decide too how a rollout goes on.
+    """
+
+    def __init__(self, config: TurnsConfig, env: str, *, confined: bool, others: Sequence[AgentConfig]) -> None:
+        self._config, self._env, self._confined, self._others = config, env, confined, others
+        self._disk: DiskUse | None = None
+        self._since = time.time()
+
+    async def start(self) -> None:
+        """Make the folder, if turns are kept.
+
+        Raises:
+            EnvError: it cannot be made, or others may write into it.
+        """
+        if self._config.keep is not None:
+            self._disk = DiskUse(self._config.keep.absolute(), self._config.max_disk)
+            await asyncio.to_thread(make_folder, self._disk.folder)
+
+    @asynccontextmanager
+    async def opened(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[RolloutTurns | None]:
+        """The turns of a new rollout, until its end; None where it has to do with none.
+
+        Raises:
+            EnvError: turns are to be kept, and none could be restored.
+            TaskError: the task names a turn that cannot be continued here.
+        """
+        runtime = agent.runtime_config
+        if not isinstance(runtime, SubprocessConfig):
+            runtime = resolve_runtime_config(runtime, task)
+        require_keepable(self._config, runtime, agent.harness, confined=self._confined)
+        turns = await self._turns_of(task, agent, runtime_kind(runtime, confined=self._confined))
+        if turns is None:
+            yield None
+            return
+        with closing(turns):
+            yield turns
+            turns.ended()
+
+    async def _turns_of(self, task: Task[Any, Any, Any], agent: Agent, kind: str) -> RolloutTurns | None:
+        row: TurnRow | None = getattr(task.data, "kept_turn", None)
+        if row is None and self._disk is None:
+            return None
+        known = _kind(task, agent, self._env, kind, self._others)
+        if row is not None and not getattr(agent.harness, "CONTINUES_TURNS", False):
+            raise TaskError(f"harness {agent.harness.config.id!r} cannot go on from the kept turn {row.kept_turn}")
+        if self._disk is not None:
+            found = await asyncio.to_thread(_claim, self._disk.folder, known, self._since)
+            if found is not None:
+                continued, *claimed = found
+                return RolloutTurns(known, self._config, self._disk, continued, claimed)
+        named = None if row is None else await asyncio.to_thread(Continued.named, row, known.facts.versions, kind)
+        return RolloutTurns(known, self._config, self._disk, named)
+
+
+def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: Sequence[AgentConfig]) -> Kind:
+    harness = agent.harness.config
+    installed = {name: version(name) for name in ("verifiers", "opencode-env")}
+    versions = {"agent": str(getattr(harness, "version", "")), **installed}
+    sampling = agent.ctx.sampling.model_dump(mode="json", exclude_none=True)
+    seats = [seat.model_dump(mode="json") for seat in others]
+    settings = [env, kind, versions, agent.ctx.model, sampling, harness.model_dump(mode="json"), *seats]
+    keepable = "kept_turn" in type(task.data).model_fields
+    facts = RolloutFacts(
+        task_key=task.key,
+        task_hash=task.hash,
+        env=env,
+        versions=versions,
+        model=agent.ctx.model,
+        sampling=sampling,
+        runtime=kind,
+        settings=hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest(),
+    )
+    return Kind(
+        facts,
+        row=task.data.model_dump(mode="json", exclude_none=True, exclude={"idx"}),
+        info=getattr(task, "KEPT_INFO", ()),
+        patience=float(getattr(harness, "provider_timeout", math.inf)),
+        obstacle=None if keepable else f"tasks of {type(task).__name__} cannot be rows of kept turns",
+    )
+
+
+def _claim(folder: Path, kind: Kind, since: float) -> tuple[Continued, Path, int] | None:
+    """An unfinished rollout of the same task and settings, with the lock that says that it is ours."""
+    for rollout in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if not _is_left(rollout, since) or not _is_same(rollout, kind) or (lock := try_lock(rollout / LOCK)) is None:
+            continue
+        if _is_left(rollout, since) and (continued := _last(rollout, kind)) is not None:
+            os.utime(rollout / LOCK)
+            return continued, rollout, lock
+        os.close(lock)
+    return None
+
+
+def _is_left(rollout: Path, since: float) -> bool:
+    try:
+        return not (rollout / ENDED).exists() and (rollout / LOCK).stat().st_mtime < since
+    except OSError:
+        return False
+
+
+def _is_same(rollout: Path, kind: Kind) -> bool:
+    try:
+        first = next(kept_turns(rollout), None)
+    except BadInputError:
+        return False
+    return first is not None and (first.task_hash, first.settings) == (kind.facts.task_hash, kind.facts.settings)
+
+
+def _last(rollout: Path, kind: Kind) -> Continued | None:
+    """The last turn that can be continued: after a power cut the newest may not be whole."""
+    for place in reversed(turn_places(rollout)):
+        with suppress(BadInputError, TaskError):
+            return Continued.of(read_turn(place), kind.facts.versions, kind.facts.runtime, resumed=True)
+    return None

@@ -1,6 +1,6 @@
 """Simulated users as a feature of an environment: an agent's rollout with a user on the other side.
 
-Invariant: the prompt stays the agent's, and is its first turn; the user answers what the agent says until one of them
+The prompt stays the agent's, and is its first turn; the user answers what the agent says until one of them
 ends it. What fails on the user's side is an error of the rollout, never a score.
 """
 
@@ -13,6 +13,7 @@ import openai
 import verifiers.v1 as vf
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 from pydantic_config import BaseConfig
+from rollout_sandbox.outcomes import Outcome
 from verifiers.v1.agent import Agent, Agents, Interaction
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.agent import AgentConfig
@@ -115,6 +116,12 @@ class BrokenUserError(EnvError):
     """A user could not be played on after the agent had spoken to it. What the agent said may be the reason (it was too
     long, or no model would answer it), so `--env.retries` leaves it alone unless a rule says otherwise: else an agent
     could have a bad episode played again."""
+
+    outcome = Outcome(
+        "it failed with 400, 413 or 422 once the agent had spoken to it, or said nothing",
+        "the agent can make that",
+        again=False,
+    )
 
 
 class ScriptedUser:
@@ -220,6 +227,12 @@ class UserHarness(Harness[HarnessConfig]):
 class SimulatedUsers(Feature):
     """Plays them from the seat `user`, which runs no program and has the configuration `seat`; it has to be the last
     feature, since it runs the agent."""
+
+    outcomes = (
+        Outcome("a row has a `user_simulation` that cannot be played", "mend the row", errors=("TaskError",)),
+        Outcome("the model of a simulated user failed", "the endpoint", errors=("EnvError",)),
+        BrokenUserError.outcome,
+    )
 
     def __init__(self, options: UserSimulationConfig, seat: AgentConfig) -> None:
         self._options = options

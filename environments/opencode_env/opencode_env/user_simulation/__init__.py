@@ -1,1 +1,0 @@
-"""A user on the other side of a conversation: it answers the agent's turns until it says stop."""
