@@ -2,7 +2,7 @@
 
 Invariant: a verdict is one of a few choices that the judge put alone on its last line. Everything else (no reply, any
 error, a refusal, a reply that was cut off or says something else) is not a verdict. It is the answer's doing if the
-judge, asked in turn, gives a verdict on the reference itself each time, and none on this answer; else it is a
+judge, asked after it, gives a verdict on the reference itself each time, and none on this answer; else it is a
 `JudgeError`. What the judge takes is not scoring's time: its calls have limits of their own, and an answer could use
 it up. The judge sees of a rollout its extracted answer only, whole and behind a mark that nobody could know.
 """
@@ -42,7 +42,7 @@ _CONTROL_TOKEN = re.compile(
     r"(?<=[<\[\]])(?:(?<=<)(?=[|\uff5c<]|/?[^\s<>]{1,64}>)"
     r"|(?<=\[)(?=[|>~]|\w?[~!]|/?[^\W\d]{3,64}\d{0,9}\])|(?<=\])(?=[~!<]))"
 )
-"""Behind the first character of what models take for the end of a turn, or the beginning of another."""
+"""Behind the first character of what models take for the end of a message, or the beginning of another."""
 
 _LONGEST_REPLY = 1 << 20
 """Characters; what talks longer is neither read nor put on a trace."""

@@ -197,9 +197,9 @@ class RubricGroupConfig(RubricConfig):
 
 
 class RubricGroup(Rubric[RubricGroupConfig]):
-    """Scores with each member in turn; where two record the same name, the later one's ends in `_2`, `_3`, ….
+    """Scores with one member after another; where two record the same name, the later one's ends in `_2`, `_3`, ….
 
-    In turn, because a member may end processes in the sandbox that another one is running.
+    Not at once, because a member may end processes in the sandbox that another one is running.
     """
 
     version = "1"

@@ -140,10 +140,7 @@ async def _changed(
 async def _files(reading: Reader, runtime: vf.Runtime, workdir: str, asked: dict[str, Any]) -> dict[str, Any]:
     if asked["refused"]:
         raise TreeError(asked["refused"])
-    files = await reading.ask("files", archive=await archive(runtime, workdir, asked["names"]))
-    if files["refused"]:
-        raise TreeError(files["refused"])
-    return files
+    return await reading.ask("files", archive=await archive(runtime, workdir, asked["names"]))
 
 
 def _recorded(record: dict[str, Any], graded: Grade) -> float:

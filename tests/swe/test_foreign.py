@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from opencode_rubrics import ScoringError
 from opencode_rubrics.swe.foreign_parsers import command_elsewhere, foreign_of, lacking, variable_of
-from opencode_rubrics.swe.reading import Broken, read_foreign
+from opencode_rubrics.swe.reading import ParserFailed, read_foreign
 from pydantic import JsonValue
 
 from tests.swe.repositories import write_files
@@ -54,7 +54,7 @@ def test_a_log_is_read_by_the_parser_that_the_row_names() -> None:
 
 def test_a_log_that_breaks_its_parser_holds_nothing_and_a_missing_parser_is_an_error() -> None:
     assert read("swebench:parse_log_x", {}, "stuck") == {}
-    with pytest.raises(Broken, match="KeyError"):
+    with pytest.raises(ParserFailed, match="KeyError"):
         read("swebench:parse_log_y", {}, "")
     with pytest.raises(ScoringError, match=r"opencode-rubrics\[multi-swe\]"):
         read("multi-swe:o/r", {}, "")

@@ -85,7 +85,7 @@ class Endpoint:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._turn = asyncio.Semaphore(1)
+        self._one_at_a_time = asyncio.Semaphore(1)
         self._begun: deque[float] = deque(maxlen=PER_MINUTE)
 
     async def search(self, query: str, count: int = MAX_RESULTS) -> str:
@@ -95,7 +95,7 @@ class Endpoint:
             EndpointDown: neither this query nor ours was answered, however often both were asked.
             ValueError: the query is refused, or comes too soon; the text is for the agent.
         """
-        async with place(self._turn):
+        async with place(self._one_at_a_time):
             return await self._decided(query, min(max(count, 1), MAX_RESULTS))
 
     async def _decided(self, query: str, count: int) -> str:

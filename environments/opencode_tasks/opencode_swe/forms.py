@@ -23,7 +23,7 @@ _HEAD = (
     (r"^--- (?:a/)?(.*)\n\+\+\+ (?:b/)?(.*)$", r"--- a/\2\n+++ b/\1"),
     (r"^((?:---|\+\+\+) )[ab]/(?=/dev/null$)", r"\1"),
 )
-"""What turns the lines before the hunks of a file round."""
+"""How the lines before the hunks of a file are reversed: patterns, and what stands in their place."""
 
 
 def text_of(row: Row, *names: str) -> str:

@@ -39,7 +39,7 @@ from opencode_rubrics.swe.programs import argv_of, text_of
 from opencode_rubrics.swe.reader import ReaderError, reader
 from opencode_rubrics.swe.transfer import put
 from opencode_rubrics.swe.tree import TreeError, module_folders
-from opencode_rubrics.swe.verdict import ENDS, EXIT_MARK, STARTS, Judged
+from opencode_rubrics.swe.verdict import ENDS, EXIT_MARK, STARTS, SuiteVerdict
 
 MAX_SHOWN_PATCH = 256 << 10
 """Bytes of a patch that are kept on the trace."""
@@ -87,7 +87,7 @@ class StagingError(Exception):
 
 
 @dataclass(kw_only=True)
-class SuiteRun(Judged):
+class SuiteRun(SuiteVerdict):
     """What one run showed; states of tests only where it is read `whole`."""
 
     ended: CommandResult

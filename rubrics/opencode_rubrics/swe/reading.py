@@ -39,7 +39,7 @@ _FOREIGN_SECONDS = 180.0
 Result = dict[str, Any]
 
 
-class Broken(Exception):
+class ParserFailed(Exception):
     """A parser of another package cannot be asked."""
 
 
@@ -78,12 +78,11 @@ class Reading:
         """What the agent's sandbox gave; `originals` are the names of what an untouched one has in their place."""
         self._files = {**self._links, **unpacked(archive, self._after, {*self._wanted})}
         missing = [path for path in self._wanted if path not in self._files]
-        refused = (
-            f"{len(missing)} files were listed and not given, or are too large: {missing[0]!r}, …" if missing else ""
-        )
+        if missing:
+            raise TreeError(f"{len(missing)} files were listed and not given, or are too large: {missing[0]!r}, …")
         self._judged = [*self._files, *self._lost["solution"]]
         known = [path for path in self._judged if path in self._before and self._before[path].target is None]
-        return {"refused": refused, "originals": joined(known, "\n")}
+        return {"originals": joined(known, "\n")}
 
     def change(self, originals: bytes) -> Result:
         """What is put into an untouched sandbox, and what is told of it."""
@@ -157,7 +156,7 @@ def read_foreign(foreign: Result, log: str) -> dict[str, str]:
     except (subprocess.TimeoutExpired, ValueError):
         return {}
     if "error" in answer:
-        raise Broken(answer["error"])
+        raise ParserFailed(answer["error"])
     states: dict[str, str] = answer["states"]
     return states
 
@@ -194,7 +193,7 @@ def main(cpu_seconds: int) -> None:
             reply = pack({}, call(**asked[1]))
         except TreeError as error:
             reply = pack({"refused": str(error)[:1000]}, {})
-        except Broken as error:
+        except ParserFailed as error:
             reply = pack({"broken": str(error)[:1000]}, {})
         out.write(reply)
         out.flush()

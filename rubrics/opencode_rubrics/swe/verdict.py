@@ -66,7 +66,7 @@ class Session:
 
 
 @dataclass(kw_only=True)
-class Judged:
+class SuiteVerdict:
     """What a run is worth."""
 
     problem: str = ""
@@ -95,9 +95,9 @@ def judge(
     secret: str,
     exit_code: int,
     foreign: Callable[[str], dict[str, str]],
-) -> Judged:
+) -> SuiteVerdict:
     """The verdict on a run; `foreign` reads logs that no parser of ours does. A `record` of None was not asked for."""
-    made = Judged()
+    made = SuiteVerdict()
     sessions: list[Session] | None = []
     if record or (record is not None and suite["pytest"]):
         sessions = read_record(record, secret)
@@ -117,7 +117,7 @@ def judge(
     return made
 
 
-def _judge_exit(made: Judged, command: str, log: str, secret: str, exit_code: int) -> None:
+def _judge_exit(made: SuiteVerdict, command: str, log: str, secret: str, exit_code: int) -> None:
     """Of a suite that says one exit code: behind a mark that is made for the run, where its script has one."""
     if EXIT_MARK not in command:
         code: str | None = str(exit_code)
@@ -134,7 +134,7 @@ def _judge_exit(made: Judged, command: str, log: str, secret: str, exit_code: in
 
 
 def _judge_log(
-    made: Judged,
+    made: SuiteVerdict,
     suite: Suite,
     log: str,
     sessions: list[Session],
