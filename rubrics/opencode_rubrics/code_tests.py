@@ -42,6 +42,10 @@ _CALLER = "call_function.py"
 _BINARY = "compiled"
 _CONTROL, _CONTROL_TEST = b"def f(x):\n    return x\n", CodeTest(input=[7], output=7)
 _TAIL_CHARS = 300
+_MAX_ANSWER_BYTES = 256 << 10
+"""A larger program has failed ("oversized")."""
+_MAX_OUTPUT = 1 << 20
+"""The most bytes that one test may print beyond twice what is expected."""
 _RESULT_BYTES = 256 << 20
 _GRACE_S = 60.0
 
@@ -88,14 +92,6 @@ class CodeTestsConfig(RubricConfig):
     """Memory of one test."""
     max_processes: int = Field(128, ge=16)
     """Processes and threads of one test at once."""
-    max_output: ByteSize = Field(ByteSize(1 << 20), ge=1)
-    """The most that one test may print beyond twice what is expected."""
-    max_answer_bytes: int = Field(256 * 1024, ge=1, le=1 << 22)
-    """A larger program has failed ("oversized")."""
-    tolerance: float = Field(1e-9, ge=0, allow_inf_nan=False)
-    """How far decimals of standard output may be off, where nothing but decimals is expected."""
-    relative_tolerance: float = Field(1e-6, ge=0, allow_inf_nan=False)
-    """The same as a share of what is expected; the larger of the two holds. Whole numbers must be equal."""
     strict: bool = False
     """Compare output as text, apart from white space around it, and results as they are, also where the dataset may
     have wrapped them in one more list or written them as text."""
@@ -186,7 +182,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
     async def _verdicts(self, tests: CodeTests, trace: AnyTrace, runtime: vf.Runtime) -> list[_Verdict]:
         path = in_workdir(trace, self.config.answer_path)
         await end_agent(runtime)
-        found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
+        found = await read_bounded_text(runtime, path, _MAX_ANSWER_BYTES)
         if found.state is not FileState.TEXT or not found.text.strip():
             reason = "empty" if found.state is FileState.TEXT else found.state.name.lower()
             return [_Verdict(False, reason)] * len(tests.tests)
@@ -208,7 +204,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
         config = self.config
         # As a function's result is written: six bytes for a letter that is not of ASCII.
         longest = max(len(json.dumps(test.output)) for test in tests.tests)
-        output = config.max_output + 2 * longest
+        output = _MAX_OUTPUT + 2 * longest
         return ProgramLimits(config.test_timeout, config.total_timeout, config.max_memory, config.max_processes, output)
 
     async def _tested(self, tests: CodeTests, name: str, code: str, programs: AgentPrograms) -> list[_Verdict]:
@@ -264,8 +260,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
         if end.status != "exit 0":
             return _Verdict(False, end.status, said)
         if not key:
-            tolerances = self.config.tolerance, self.config.relative_tolerance
-            right = same_output(end.out, str(test.output), *tolerances, strict=strict)
+            right = same_output(end.out, str(test.output), strict=strict)
             return _Verdict(right, "same" if right else "different", said)
         head, _, line = end.out.partition(key)
         try:
