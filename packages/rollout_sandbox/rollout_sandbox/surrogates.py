@@ -1,6 +1,6 @@
 """Lone surrogates: JSON can spell one surrogate alone; UTF-8, and with it a trace, a file, a request, cannot.
 
-Invariant: what leaves this module can be written as UTF-8. Two surrogates that belong together become their character,
+What leaves this module can be written as UTF-8. Two surrogates that belong together become their character,
 also when a stream brings them in two pieces; one that is alone becomes U+FFFD, as in every program that reads it.
 """
 
@@ -18,7 +18,7 @@ _ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 
-Place = tuple[dict[str, Any], str]
+_TextPlace = tuple[dict[str, Any], str]
 """An object of an event and the key of one of its texts."""
 
 
@@ -92,7 +92,7 @@ def whole_events(chunks: list[bytes]) -> list[bytes]:
 
 def _whole(chunks: list[bytes]) -> Iterator[bytes]:
     events: list[Any] = []
-    waiting: dict[tuple[str | int, ...], Place] = {}
+    waiting: dict[tuple[str | int, ...], _TextPlace] = {}
     for chunk in chunks:
         held = may_hold_surrogate(chunk)
         event = _event(chunk) if held else parse_sse_event(chunk) if waiting else None
@@ -122,7 +122,7 @@ def _event(chunk: bytes) -> Any:
         return json.loads(data.decode(errors="replace"))
 
 
-def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Place]]:
+def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], _TextPlace]]:
     """Every text that is not empty in an event, by its path; entries of a list by their own index if they have one."""
     if isinstance(value, dict):
         for key, one in value.items():

@@ -1,6 +1,6 @@
 """How a model speaks to an agent: which reply makes it run a shell command, and which one is an answer.
 
-Invariant: a dialect is a pure function of the request, so that one scripted model plays any number of conversations.
+A dialect is a pure function of the request, so that one scripted model plays any number of conversations.
 """
 
 from collections.abc import Mapping

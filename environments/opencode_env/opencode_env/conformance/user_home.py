@@ -1,6 +1,6 @@
 """A place of its own from which the real `vf-eval` command is run, as a user would.
 
-Invariant: whatever a run of a home starts or writes can be told by the home's path (home, temporary directory, working
+Whatever a run of a home starts or writes can be told by the home's path (home, temporary directory, working
 directory lie below it), so that `leftovers` means this home and nothing else on the machine.
 """
 

@@ -1,6 +1,6 @@
 """The command `run-agent-code` inside the confined sandbox; its use is written in the rubrics' `run_agent_code.sh`.
 
-Invariant: what is printed and written to the status file is data about the program, and the exit code is not: 0
+What is printed and written to the status file is data about the program, and the exit code is not: 0
 whatever the program did, 125 when nothing could be run.
 """
 

@@ -1,6 +1,6 @@
 """The host directory of one sandbox: its private files, and the lock that says it is alive.
 
-Invariant: a directory whose lock is free belongs to nobody, because the process that held it is gone; it is removed
+A directory whose lock is free belongs to nobody, because the process that held it is gone; it is removed
 at the next start of any sandbox of this user. Creating and judging happen under one short lock per user.
 """
 

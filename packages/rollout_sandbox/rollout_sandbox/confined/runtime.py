@@ -1,6 +1,6 @@
 """The verifiers runtime of the confined local sandbox: its backend, and the views through which programs use it.
 
-Invariant: every command, file and connection of a rollout goes through process 1 of its one sandbox. The host never
+Every command, file and connection of a rollout goes through process 1 of its one sandbox. The host never
 resolves a path that a rollout names, and never waits for what is not a regular file.
 """
 
@@ -421,7 +421,7 @@ async def _serve_apart(
     """Run a tool server in the started sandbox `apart`, over the same files, and say in `front`, the agent's, at which
     port it is reached there.
 
-    Invariant: the agent sees of it that port and the files that both can write, and nothing of its processes: not its
+    The agent sees of it that port and the files that both can write, and nothing of its processes: not its
     environment, which holds the way to the rollout's state, nor its memory. It imports nothing from those files.
     """
     settings = {**env, _PORT_FILE: _PORT_INSIDE}

@@ -1,6 +1,6 @@
 """One running sandbox: its directory, its bubblewrap process and its control channel.
 
-Invariant: whatever happens (a failed start, cancellation, an exit without an event loop), `kill` leaves no process and
+Whatever happens (a failed start, cancellation, an exit without an event loop), `kill` leaves no process and
 no directory behind; it returns when process 1, and with it everything inside, is gone.
 """
 

@@ -1,6 +1,6 @@
 """One call of the `podman` program on this machine, and what it means when `podman run` fails.
 
-Invariant: cancelled, a call has ended before the cancellation goes on: asked to first, so that podman leaves its
+Cancelled, a call has ended before the cancellation goes on: asked to first, so that podman leaves its
 storage whole.
 """
 

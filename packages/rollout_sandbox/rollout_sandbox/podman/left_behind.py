@@ -1,6 +1,6 @@
 """The host directories of this process's containers, and what removes both should it be killed.
 
-Invariant: a container has its directory before podman hears of it and until it is removed. So a shell that waits for
+A container has its directory before podman hears of it and until it is removed. So a shell that waits for
 the end of this process, in a session of its own, finds what a SIGKILL left in the names of directories.
 """
 

@@ -2,7 +2,7 @@
 
 It is named by `--env.agent.runtime.type custom --env.agent.runtime.import-path rollout_sandbox.PodmanBackend`; under
 verifiers 0.4.0, whose own asks podman seven times before the first command, by `--env.agent.runtime.type podman`.
-Invariant: a rollout's container costs one call of podman to start and one to remove. What else a runtime does, a
+A rollout's container costs one call of podman to start and one to remove. What else a runtime does, a
 process of ours that stands outside the container does (its supervisor), or `podman exec`. A container whose policy
 allows nothing has no interface but its loopback while the agent runs, so that only the endpoints that were handed to
 `host_url` can be reached, and those through sockets that the supervisor made.

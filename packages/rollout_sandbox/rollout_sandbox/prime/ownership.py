@@ -1,6 +1,6 @@
 """Who owns a sandbox, from the request that creates it to its deletion.
 
-Invariant: a request carries a label and a key that no other sandbox's has, so that it makes one however often it is
+A request carries a label and a key that no other sandbox's has, so that it makes one however often it is
 sent. When its answer is lost, whatever it made is found by the label and deleted; when nothing is found, or a deletion
 fails for good, that is reported with what finds the sandbox. What was deleted before anybody saw it run may come up
 nevertheless: it is looked for again for some minutes. As the process ends, all that it may still have is deleted at

@@ -2,7 +2,7 @@
 
 The private parts of verifiers' own that it stands on are here and nowhere else: `_client`.
 
-Invariant: whoever asks the platform for a sandbox deletes it, also when the answer was lost, the caller is cancelled or
+Whoever asks the platform for a sandbox deletes it, also when the answer was lost, the caller is cancelled or
 the event loop is gone. Only a process that is killed, or that SIGTERM ends before any handler of its own, leaves one,
 which its labels find and its lifetime ends.
 

@@ -1,6 +1,6 @@
 """Archives on their way into a sandbox: as arguments of the command that unpacks them where they are small.
 
-A directory of the host is packed as one that travels with a task's data. Invariant: equal directories give equal
+A directory of the host is packed as one that travels with a task's data. Equal directories give equal
 archives (no times, no owners, names in order), and no such archive holds anything but files, directories and links that
 stay inside it.
 """

@@ -1,6 +1,6 @@
 """Reads a small text file that an agent may have written, from inside the sandbox.
 
-Invariant: whatever stands at the path (link, FIFO, device, directory, endless file), the read is bounded in
+Whatever stands at the path (link, FIFO, device, directory, endless file), the read is bounded in
 time and size and never follows a link. What is there is reported as a `FileState`; only a failing sandbox
 raises.
 """

@@ -4,7 +4,7 @@ Container engines report a vanished container as an ordinary non-zero exit. Befo
 one bounded probe decides whether there is still a sandbox to blame it on. Of a local container its engine is asked,
 because an agent that is root inside can have replaced whatever would be run there.
 
-Invariant: it returns only what an accepted exit code says. Everything else is an error that begins with what failed,
+It returns only what an accepted exit code says. Everything else is an error that begins with what failed,
 and it is a `vf.SandboxError`, none of the agent's (`exempt`), whenever the sandbox itself is gone. What is kept of a
 program's output is bounded while it streams, in every sandbox of this machine. verifiers' local containers collect
 whatever comes, so there the engine's client is read here; other sandboxes bound it themselves.

@@ -1,6 +1,6 @@
 """One shell command of a task, run in the sandbox with a deadline that holds.
 
-Invariant: when `run_command` returns, a command that ran out of time is dead in the sandbox, on every
+When `run_command` returns, a command that ran out of time is dead in the sandbox, on every
 runtime. `timeout` inside the sandbox ends its process group; the host's own deadline, a little later,
 covers sandboxes without `timeout`; and both are followed by a sweep for processes that left the group,
 found by a mark in their environment. Only a process that both left its group and wiped its environment

@@ -1,6 +1,6 @@
 """Files of a sandbox of any kind, for tasks, rubrics and harnesses, under the names that verifiers' sandboxes had.
 
-Invariant: what is read of an agent's sandbox is a regular file of bounded size, never a link, and nothing that blocks;
+What is read of an agent's sandbox is a regular file of bounded size, never a link, and nothing that blocks;
 what a bundle writes lies below its directory, whatever links stand there.
 """
 

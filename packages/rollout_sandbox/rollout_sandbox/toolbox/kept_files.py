@@ -1,6 +1,6 @@
 """What the agent's directories hold, kept in a folder of the host and put into another sandbox.
 
-Two programs inside do all that has to do with paths (`list_and_send.py`, `put_files.py`). Invariant: the host opens
+Two programs inside do all that has to do with paths (`list_and_send.py`, `put_files.py`). The host opens
 names that it has made itself and nothing else, follows none of the agent's, and takes no more than it was told; a
 content that has not changed since an earlier keeping is a hard link to that one's, never to a file of a sandbox.
 """

@@ -5,7 +5,7 @@ plays one attaches its state to those two (`attach`), and whoever is handed them
 no other module keeps anything by the id of a trace. The trace itself holds it, in its private attributes, which are in
 no dump.
 
-Invariants: however many parts of a scoring wait at once, its clock stands still from the first to the last of them; a
+However many parts of a scoring wait at once, its clock stands still from the first to the last of them; a
 scoring that took too long says whether the agent's own time was what it used; and a second sandbox has the task's setup
 behind it, has never held an agent, and is gone when its context ends.
 

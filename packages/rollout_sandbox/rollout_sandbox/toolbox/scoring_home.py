@@ -1,6 +1,6 @@
 """Where scoring works: a home, a temporary directory and settings that the agent had no hand in.
 
-Invariant: everything named here was made after the agent ended. Programs read no start-up file, module, plugin or
+Everything named here was made after the agent ended. Programs read no start-up file, module, plugin or
 configuration from the agent's home, and of git's settings in the work directory none of those that run a program by
 themselves. Below the work directory and the sandbox's /tmp no link leads to what a verify command has itself: a file
 that is its own command line would hold whatever it looks for.

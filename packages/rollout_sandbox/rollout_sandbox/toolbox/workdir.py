@@ -1,6 +1,6 @@
 """The one work directory of a rollout, in which setup, agent, verify commands and answer files live.
 
-Invariant: every part asks here, so that no part can work elsewhere than the others.
+Every part asks here, so that no part can work elsewhere than the others.
 """
 
 import posixpath

@@ -1,6 +1,6 @@
 """The supervisor of a container: a host process that reaches into the container's network and ends its processes.
 
-It answers on the same control socket as process 1 of a confined sandbox, and ends when that closes. Invariants: nothing
+It answers on the same control socket as process 1 of a confined sandbox, and ends when that closes. Nothing
 inside sees it, because it joins the container's user and network namespaces only; a signal goes to a process of the
 container's cgroup or to none; and process 1, whose end is the container's, never runs again: it is traced and held
 still, so that nobody else can trace it and nothing that is written into it is run.

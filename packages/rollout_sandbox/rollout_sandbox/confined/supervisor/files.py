@@ -1,6 +1,6 @@
 """File access on the host's behalf, resolved by process 1 inside the sandbox.
 
-Invariant: an open never blocks and never has a side effect on what is not a regular file, and a write never goes
+An open never blocks and never has a side effect on what is not a regular file, and a write never goes
 through what lies at its path. Descriptors of regular files, not contents, cross to the host.
 """
 
