@@ -225,7 +225,7 @@ def misfits(
     *, agent: float | None, seat: float | None, scoring: float | None, longest: float, setup: float | None,
     longest_setup: float, episode: float | None,
 ) -> Iterator[str]:  # fmt: skip
-    """What does not fit, before anything has run; all in seconds, and None is no limit.
+    """What does not fit, before anything has run; all in seconds, without a limit where None.
 
     Args:
         agent: what the task gives the agent.

@@ -61,7 +61,7 @@ _TRUSTED_SECONDS = 5.0
 _SUSPICIOUS = (CONNECTION_CLOSED, REQUEST_TIMEOUT, INTERNAL_ERROR)
 """Codes of errors that may be the connection's; any other one is what the server says of the call."""
 _SECRET_CHARS = 7
-"""A shorter word is no secret, such as `Bearer`."""
+"""A shorter word is not a secret, such as `Bearer`."""
 
 _CHUNK_BYTES = 65_536
 _END_BYTES = 512
