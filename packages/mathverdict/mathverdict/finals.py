@@ -283,7 +283,7 @@ def _final_boxes(text: str, question: str) -> Finals | None:
     if corrected := correction(text[boxes[-1].end :], boxes[-1].content):
         return Finals((corrected,))
     denied = _DENIED_BEFORE.search(_line_before(text, boxes[-1])) or _DENIED_BEHIND.match(text, boxes[-1].end)
-    if denied or takes_answer_back(text[boxes[-1].end :]):
+    if denied or _TAKEN_BACK.search(text[boxes[-1].end :][-_MOST:]):
         return Finals(reason="taken_back")
     rivals, only_listed = [boxes[-1]], True
     for box, following in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):
@@ -402,11 +402,6 @@ def _corrected(text: str, corrected: str) -> str:
     text = _REST.sub("", in_figures(text.strip(" *_"))).strip(" *_")
     words = as_words(text) and as_words(corrected) and len(text.split()) < 3
     return text if words or _VALUE.match(in_figures(text)) else ""
-
-
-def takes_answer_back(text: str) -> bool:
-    """Whether `text` takes the answer before it back."""
-    return _TAKEN_BACK.search(text[-_MOST:]) is not None
 
 
 def introduces(text: str) -> bool:

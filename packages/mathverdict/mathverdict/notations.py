@@ -61,31 +61,23 @@ _CONGRUENCE = re.compile(
 )
 _LINEAR = re.compile(
     rf"{_NAME}?(?:(?P<step>\d{{1,9}})\s*(?:\\cdot\s*)?(?P<letter>[a-z])(?:\s*(?P<sign>[+-])\s*(?P<rest>\d{{1,9}}))?"
-    r"|(?P<first>\d{1,9})\s*(?P<turned>[+-])\s*(?P<by>\d{1,9})\s*(?:\\cdot\s*)?(?P<other>[a-z]))(?P<said>[\s,;:(].*)"
+    r"|(?P<first>\d{1,9})\s*(?P<turned>[+-])\s*(?P<by>\d{1,9})\s*(?:\\cdot\s*)?(?P<other>[a-z]))"
 )
-_FILLING = re.compile(
-    r"\b(?:where|with|for|some|any|all|every|each|an|a|arbitrary|is|being|and|the|or)\b|[$,;:().\s]"
-    r"|\\(?:text|ldots|dots|cdots)"
-)
-_DOMAINS = {
-    "integers": r"@inZ|@integers?|integers?@|@\\inZ",
-    "from 0": r"@inZ_?\{?>=0\}?|non-?negativeintegers?@|@non-?negativeintegers?"
-    r"|@=012\d*|(?:integers?|@inZ|@integer)?@>=0|wholenumbers?@",
-    "from 1": r"@inZ(?:\^|_\{?)\{?(?:\+|>0|>=1)\}?|positiveintegers?@|@positiveintegers?"
-    r"|(?:integers?|@inZ|@integer)?@(?:>=1|>0)|@=123\d*",
-}
 _WORDS = re.compile(
     r"(?:all\s+|every\s+|the\s+|set of\s+|any\s+)*(?P<sign>positive\s+|non-?negative\s+)?(?:(?P<parity>odd|even)"
     r"\s+(?P<second>positive\s+|non-?negative\s+)?(?:integers?|numbers?)(?:\s+[a-z])?|(?:(?:integers?|numbers?)"
     r"(?:\s+[a-z])?\s+(?:that are\s+|which are\s+)?(?:divisible by|multiples of)|(?:integer\s+)?multiples?\s+of)"
     r"\s+(?P<step>\d{1,9}))"
 )
+_FIRST = {"Z": None, "N": 1, "N0": 0}
 _LETTER_DOMAINS = {
     "Z": r"\\mathbb\s*\{?\s*Z\s*\}?|(?:(?:any|all|an|some|arbitrary)\s+)*integers?",
+    "N": r"\\mathbb\s*\{?\s*Z\s*\}?\s*(?:[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?)|positive\s+integers?",
     "N0": r"\\mathbb\s*\{?\s*Z\s*\}?\s*_\s*\{?\s*\\geq?\s*0\s*\}?|non-?negative\s+integers?",
     "R": r"\\mathbb\s*\{?\s*R\s*\}?"
     r"|(?:(?:any|all|a|an|some|arbitrary|real)\s+)*(?:constants?|real\s+numbers?|reals?)",
 }
+_BOUNDS = {"N": r"(?:\\geq?|≥|>=)\s*1|>\s*0", "N0": r"(?:\\geq?|≥|>=)\s*0"}
 _LETTER = r"\$?(?P<letter>[A-Za-z](?:_\{?\d\}?)?)\$?"
 _SAID = tuple(
     (
@@ -95,7 +87,8 @@ _SAID = tuple(
             rf"(?:(?:where|with|for|for some|for any|for all|for every)\s*)?\}}?\s*"
             rf"(?:{_LETTER}\s*(?:\\in|∈|\\text\s*\{{\s*is\s*|is|being)\s*(?:an?\s+|any\s+|some\s+)*(?:{domain})"
             rf"|(?:for|with)\s+(?:(?:an?|any|some|all|every"
-            rf"|arbitrary)\s+)*(?:{domain})[\s}}]+{_LETTER.replace('letter', 'named')})\s*[\s}})$.]*$",
+            rf"|arbitrary)\s+)*(?:{domain})[\s}}]+{_LETTER.replace('letter', 'named')}"
+            rf"|(?:integers?\s+)?{_LETTER.replace('letter', 'bound')}\s*(?:{_BOUNDS.get(name, '(?!)')}))\s*[\s}})$.]*$",
             re.IGNORECASE,
         ),
     )
@@ -300,8 +293,9 @@ def progression_of(text: str) -> Progression | None:
     bare = bare_words(text).strip(" .")
     if found := _CONGRUENCE.fullmatch(bare):
         return _progression(int(found["step"]), int(found["rest"]), None)
-    if found := _LINEAR.fullmatch(bare):
-        return _of_linear(found)
+    shorter, domain, _ = _said(bare)
+    if domain in _FIRST and (found := _LINEAR.fullmatch(shorter)):
+        return _of_linear(found, domain)
     if found := _WORDS.fullmatch(bare.casefold()):
         return _of_words(found)
     return None
@@ -311,19 +305,13 @@ def _progression(step: int, rest: int, first: int | None) -> Progression | None:
     return Progression(step, rest % step, first) if step > 1 else None
 
 
-def _of_linear(found: "re.Match[str]") -> Progression | None:
-    letter = found["letter"] or found["other"]
-    said = re.sub(r"\\geq?(?![a-z])|≥|\\geqslant", ">=", re.sub(r"\\in(?![a-z])|∈", "in", found["said"]))
-    said = re.sub(r"\\mathbb\s*\{?\s*Z\s*\}?|\u2124", "Z", _FILLING.sub("", said)).replace(" ", "")
+def _of_linear(found: "re.Match[str]", domain: str) -> Progression | None:
     step = int(found["step"] or found["by"])
     rest = int(found["rest"] or 0) if found["step"] else int(found["first"])
-    rest = -rest if found["sign"] == "-" else rest
-    for name, pattern in _DOMAINS.items():
-        if re.fullmatch(pattern.replace("@", letter), said):
-            if name == "integers":
-                return _progression(step, rest, None)
-            return None if found["turned"] == "-" else _progression(step, rest, rest + step * int(name.split(" ")[1]))
-    return None
+    rest, first = -rest if found["sign"] == "-" else rest, _FIRST[domain]
+    if first is not None and found["turned"] == "-":
+        return None
+    return _progression(step, rest, None if first is None else rest + step * first)
 
 
 def _of_words(found: "re.Match[str]") -> Progression | None:
@@ -380,7 +368,7 @@ def _said(text: str) -> tuple[str, str, frozenset[str]]:
     for name, pattern in _SAID if len(text) <= _LONGEST_SAID else ():
         found = pattern.search(text)
         if found and found.start() > 0:
-            letter = found["letter"] or found["named"]
+            letter = found["letter"] or found["named"] or found["bound"]
             rest = text[: found.start()].strip()
             if letter in _symbols(rest):
                 return rest + "$" * (rest.count("$") % 2), name, frozenset({letter})

@@ -190,10 +190,7 @@ def _unit(text: str) -> tuple[str, bool] | None:
     name = _named(bare)
     if name in _NO_UNITS or not measure(name):
         return None
-    if name in UNITS:
-        return name, name not in _DOUBTFUL
-    several = len(re.findall("[A-Za-z]+", name)) > 1 or "-" in name
-    return name, bool(re.search("sq|cu|/|per", name)) or ("\\text" in text if several else "^" in name)
+    return name, name not in _DOUBTFUL
 
 
 def _named(text: str) -> str:

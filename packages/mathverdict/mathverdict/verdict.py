@@ -111,6 +111,7 @@ _MAX_DEPTH = 5
 _ORDER = re.compile(r"\\(?:le|ge|ne)(?![a-z])|[<>]")
 _CALCULUS = re.compile(r"\\(?:int|iint|lim|sum|prod)(?![A-Za-z])|\\begin\{[pbvBV]?matrix\}|\\frac\s*\{\s*d\s*\}")
 _CONSTANT = re.compile(r"\+\s*[cCkK]$")
+_NOTATIONS = (("date", same_date), ("choice", same_choices), ("progression", same_progression))
 
 
 class EmptyReference(ValueError):
@@ -168,10 +169,12 @@ def _of_one_kind(value: str, answers: tuple[str, ...]) -> tuple[str, ...]:
 def _is_right(value: str, answer: str, question: str, unrounded: bool) -> bool:
     if any(equal(*pair) for pair in readings(value, answer, question)):
         return True
-    first, *others = alternatives(value)
+    first, *others = filter(None, _EITHER.split(value.replace("$", ""))) if "or" in value else (value,)
     if others and all(equal(first, other) for other in others):
         return any(equal(part, answer) for part in (first, *others))
-    return unrounded and is_unrounded(value, answer)
+    if not unrounded or "." not in value:
+        return False
+    return rounds_to(normalize(without_lead(answer)), normalize(without_lead(value)), share=20)
 
 
 def _compare_finals(right: Callable[[str], bool], finals: Finals) -> Verdict:
@@ -245,16 +248,6 @@ def _as_tuple(text: str) -> str:
     return _tuple(form.elements) if form and form.kind == "list" and as_words(text) is None else text
 
 
-def alternatives(reference: str) -> list[str]:
-    """What a reference joins by "or"; `reference` itself if it does not."""
-    return [part for part in _EITHER.split(reference.replace("$", "")) if part] if "or" in reference else [reference]
-
-
-def is_unrounded(reference: str, answer: str) -> bool:
-    """Whether `reference` is a rounded decimal and `answer` a value that rounds to it."""
-    return "." in reference and rounds_to(normalize(without_lead(answer)), normalize(without_lead(reference)), share=20)
-
-
 def _named_option(answer: str, options: dict[str, str]) -> str:
     found = WITH_TEXT.fullmatch(bare_words(without_lead(answer))) if options else None
     if found is None:
@@ -294,11 +287,7 @@ def compare(reference: str, answer: str, depth: int = 0) -> Comparison:
     reference, answer = meaning(without_lead(reference)), meaning(without_lead(answer))
     if reference.split() == answer.split():
         return Comparison(True, "text")
-    for form, same in (
-        ("date", same_date),
-        ("choice", same_choices),
-        ("progression", same_progression),
-    ):
+    for form, same in _NOTATIONS:
         if (decided := same(reference, answer)) is not None:
             return Comparison(decided, form)
     choice = reference_choice(reference)
