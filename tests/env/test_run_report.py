@@ -69,7 +69,7 @@ async def test_under_the_dashboard_warnings_and_a_table_are_told(shared_home: Us
     assert sum("seems to run the agent's code itself ('pytest')" in line for line in lines) == 2, told
     assert sum("each rollout has 3,600 s" in line for line in lines) == 1
     assert any("No module named no_such_module" in line for line in lines), told
-    assert any("no-such- [31mprogram" in line and "exit code 127" in line for line in lines), told
+    assert any("no-such-\ufffd[31mprogram" in line and "exit code 127" in line for line in lines), told
     assert "\x1b" not in told
     table = [line.split() for line in lines if line.split()[:1] in (["sound"], ["lacking"], ["tests"], ["all"])]
     assert table[0][:5] == ["sound", "1", "0", "1.000", "1.00"], told
