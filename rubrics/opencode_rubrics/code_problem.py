@@ -134,9 +134,7 @@ def tagged(value: object) -> JsonValue:
     return [tagged(item) for item in value]
 
 
-def same_output(
-    printed: str, expected: str, tolerance: float = 1e-9, relative: float = 1e-6, *, strict: bool = False
-) -> bool:
+def same_output(printed: str, expected: str, tolerance: float, relative: float, *, strict: bool = False) -> bool:
     """Whether the texts agree, apart from white space around them. Unless `strict`, also if their lines that are not
     empty agree in their words, or if all words of both are decimals, wherever the lines break: equal where both are
     whole numbers, else with a difference of at most `tolerance`, or of `relative` as a share of what is expected (of 1

@@ -92,6 +92,10 @@ class CodeTestsConfig(RubricConfig):
     """Memory of one test."""
     max_processes: int = Field(128, ge=16)
     """Processes and threads of one test at once."""
+    tolerance: float = Field(1e-9, ge=0, allow_inf_nan=False)
+    """How far decimals of standard output may be off, where nothing but decimals is expected."""
+    relative_tolerance: float = Field(1e-6, ge=0, allow_inf_nan=False)
+    """The same as a share of what is expected; the larger of the two holds. Whole numbers must be equal."""
     strict: bool = False
     """Compare output as text, apart from white space around it, and results as they are, also where the dataset may
     have wrapped them in one more list or written them as text."""
@@ -260,7 +264,8 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
         if end.status != "exit 0":
             return _Verdict(False, end.status, said)
         if not key:
-            right = same_output(end.out, str(test.output), strict=strict)
+            tolerances = self.config.tolerance, self.config.relative_tolerance
+            right = same_output(end.out, str(test.output), *tolerances, strict=strict)
             return _Verdict(right, "same" if right else "different", said)
         head, _, line = end.out.partition(key)
         try:
