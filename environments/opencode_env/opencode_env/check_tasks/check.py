@@ -73,7 +73,6 @@ class TaskReport(BaseModel, frozen=True):
     """One task."""
 
     key: str
-    """The task's identity."""
     hash: str
     """Of its content: a changed task is checked again."""
     options: str
@@ -91,9 +90,7 @@ class Check(Protocol):
 
     findings: list[TaskFinding]
     untouched: list[float]
-    """The reward of each attempt that did nothing."""
     gold: list[float]
-    """The reward of each attempt with the right solution."""
 
     async def run(self) -> None:
         """Do all of it."""

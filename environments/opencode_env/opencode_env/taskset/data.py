@@ -1,6 +1,6 @@
 """The data of one task: what travels to workers and lands on the trace.
 
-Invariant: JSON-safe and complete in itself; nothing here refers to a file of the machine that loaded it. The
+It is JSON-safe and complete in itself; nothing here refers to a file of the machine that loaded it. The
 answer and the verify commands are part of it and never enter the sandbox before the agent has ended.
 """
 

@@ -1,6 +1,6 @@
 """Keeps the rows whose difficulty lies in a range: vectorised, before anything of a row is built.
 
-Invariant: `minimum <= value <= maximum`, both ends included, on numbers only. A value that is null or NaN is
+A row is kept where `minimum <= value <= maximum`, on numbers only. A value that is null or NaN is
 unrated: kept or dropped as a whole and counted. Text that looks like a number is refused, never converted.
 """
 

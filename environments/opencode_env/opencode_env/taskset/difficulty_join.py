@@ -50,15 +50,8 @@ LARGEST_K = 64
 """pass@k columns are written for powers of two up to this."""
 OPTIONS = (*CONFIGURABLE, "dataset_split", "dataset_subset")
 """The taskset's options that decide what a row's key is, and which rows of a folder are meant."""
-OUR_TASKSETS = (
-    "opencode_env",
-    "opencode_rlm",
-    "opencode_math",
-    "opencode_science",
-    "opencode_cp",
-    "opencode_deepdive",
-    "opencode_swe",
-)
+OURS = "opencode_"
+"""How the names of our tasksets begin."""
 MAX_NAMED = 5
 """Unmatched rows and tasks that are named."""
 AS_TEXT, AS_LIST, AS_IT_IS = "written as text", "written as lists", "written as it is"
@@ -206,7 +199,7 @@ def column_options(files: list[TraceFile], given: dict[str, str]) -> OpenCodeTas
 
 def _saved(settings: RunSettings) -> dict[str, str] | None:
     name = str(settings.taskset.get("id", "")).rsplit("/", 1)[-1].split("@", 1)[0].replace("-", "_")
-    if name not in OUR_TASKSETS:
+    if not name.startswith(OURS):
         return None
     return {name: value for name in OPTIONS if isinstance(value := settings.taskset.get(name), str)}
 

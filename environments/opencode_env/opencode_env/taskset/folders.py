@@ -1,6 +1,6 @@
 """Turns a folder of task directories into rows.
 
-Invariant: what of a task directory is hidden from the agent (`tests/`, `solution/`) is never in what is built or put
+What of a task directory is hidden from the agent (`tests/`, `solution/`) is never in what is built or put
 into its sandbox before it scores; `solution/` is not read at all. No path leaves the task directory.
 """
 

@@ -1,6 +1,6 @@
 """The right solution of a task, where the dataset has one: how it is found, how it is applied, and near misses of it.
 
-Invariant: applying a gold solution does in the sandbox what an agent could have done there, and nothing else; what it
+Applying a gold solution does in the sandbox what an agent could have done there, and nothing else; what it
 brings along (the patch, the solution's directory) is gone afterwards. For `vf-validate` nothing of a row runs on this
 machine itself beyond what that has run there before it asks.
 """

@@ -1,6 +1,6 @@
 """Turns rows into task data, by the table of columns.
 
-Invariant: a row either becomes complete task data or raises `DatasetError` with file, row and column;
+A row either becomes complete task data or raises `DatasetError` with file, row and column;
 nothing is guessed and no column is lost: what has no meaning of its own is kept under `info`.
 
 A row's identity is the same across runs, machines, row orders and file formats: its hash covers what makes the task

@@ -1,6 +1,6 @@
 """One row of a dataset as it was read, and how a column of it is found.
 
-Invariant: a name is first taken literally and only then as a path, so a column that has dots in its name
+A name is first taken literally and only then as a path, so a column that has dots in its name
 stays reachable; `ABSENT` (no such column) and `None` (an empty cell) are kept apart.
 """
 
@@ -46,7 +46,6 @@ def nearest_name(name: str, names: Iterable[str]) -> str:
 
 
 ABSENT: Final = object()
-"""There is no such column."""
 
 
 def given_fields(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 The parts are those of the samples, a local file, folder or glob, or a dataset on the Hub.
 
-Invariant: the difficulty filter sees all ratings before the first row is read (a stream is filtered as it
+The difficulty filter sees all ratings before the first row is read (a stream is filtered as it
 comes); the columns of a part are checked before a row of it is read; an empty result is an error.
 """
 

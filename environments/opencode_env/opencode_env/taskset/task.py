@@ -1,6 +1,6 @@
 """The task: prepares the sandbox, delegates scoring to its rubric.
 
-Invariant: what must not be known to the agent (answer, verify commands) is used only in `score`. A setup
+What must not be known to the agent (answer, verify commands) is used only in `score`. A setup
 command that fails or runs out of time ends the rollout as a `TaskError` before the agent starts.
 """
 

@@ -143,7 +143,6 @@ class Tally:
     turns: int = 0
     tokens: int = 0
     tokens_known: int = 0
-    """How many attempts reported tokens."""
 
     def add(self, outcome: Attempt | Failure, threshold: float) -> None:
         """Count one outcome; an attempt passes when its reward is at least `threshold`."""
@@ -228,7 +227,6 @@ class SourceRating:
     causes: Counter[str] = field(default_factory=Counter)
     """Why tries were not counted, by error type or stop condition."""
     sampling: dict[str, None] = field(default_factory=dict)
-    """The sampling settings seen, as JSON texts."""
     versions: dict[str, None] = field(default_factory=dict)
     scorers: dict[str, dict[str, None]] = field(default_factory=dict)
     """The versions seen by the scorer's name; an empty name is of runs that name none."""
@@ -303,10 +301,8 @@ class Band(StrEnum):
     """Where a row's difficulty lies; the medium band has both its ends, as the taskset's filter does."""
 
     HARD = "hard"
-    """Below the medium band."""
     MEDIUM = "medium"
     EASY = "easy"
-    """Above the medium band."""
     UNRATED = "unrated"
     """No difficulty is known (null or NaN)."""
 
@@ -378,7 +374,6 @@ class TaskFigures(Figures):
 class PassAt(BaseModel):
     value: float
     tasks: int
-    """How many tasks had at least k attempts."""
 
 
 class SourceFigures(Figures):

@@ -159,7 +159,6 @@ class ShowFigures(BaseModel):
     counts: list[int]
     bands: dict[Band, BandFigures]
     about: dict[str, object] = Field(default_factory=dict)
-    """What `join` recorded about the runs."""
 
 
 def show(rated: RatedFile, thresholds: Thresholds, *, first: int) -> ShowFigures:
@@ -282,7 +281,6 @@ class AlikeTasks(BaseModel):
     avg_reward: float
     tasks: int
     mixed: float
-    """Posterior mean of the probability that a group has mixed outcomes."""
     low: float
     high: float
     told: bool = True
@@ -299,9 +297,7 @@ class RecommendFigures(BaseModel):
     rows: int
     unrated: int
     untold: int
-    """Tasks with too few attempts to tell whether they teach."""
     useful: int
-    """Other tasks, whose P(mixed) reaches the probability asked for."""
     min_avg_reward: float
     max_avg_reward: float
     kept: int

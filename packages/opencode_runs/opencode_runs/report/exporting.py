@@ -31,6 +31,7 @@ from opencode_runs.traces.record import CallRecord, EpisodeRecord, TraceRecord
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths
 
 SOURCES = {"system": "system", "user": "user", "assistant": "agent", "developer": "system"}
+FUNCTION = ("name", "description", "parameters")
 Step = dict[str, Any]
 
 
@@ -181,13 +182,14 @@ def _agent(trace: TraceRecord) -> dict[str, Any]:
         "name": str(trace.harness or trace.seat),
         "version": str(version or "unknown"),
         "model_name": trace.model,
-        "tool_definitions": [_definition(tool) for tool in tools] or None,
+        "tool_definitions": [
+            tool
+            if "function" in tool
+            else {"type": "function", "function": {n: tool[n] for n in FUNCTION if n in tool}}
+            for tool in tools
+        ]
+        or None,
     }
-
-
-def _definition(tool: dict[str, Any]) -> dict[str, Any]:
-    function = {name: tool[name] for name in ("name", "description", "parameters") if name in tool}
-    return tool if "function" in tool else {"type": "function", "function": function}
 
 
 def _steps(trace: TraceRecord, path: tuple[int, ...], told: frozenset[int]) -> list[Step]:

@@ -142,7 +142,6 @@ class TryRow:
     detail: int | None = None
     """The number of its rollout in the page; None if it had no room."""
     masked: Counter[str] | None = None
-    """What was masked in the text; None if nothing was."""
 
     def settled(self) -> bytes:
         """JSON with what a trainer makes of its trace, which is known once the whole group was read; not masked."""
@@ -160,7 +159,6 @@ class ListedRollout:
     run: Run
     start: int
     size: int
-    """Bytes of its line."""
     rows: list[TryRow]
     figures: list[TraceFigures]
 
@@ -179,7 +177,6 @@ class Chunk:
     run: int
     start: int
     end: int | None
-    """None: to the file's end."""
 
 
 @dataclass(slots=True)

@@ -59,7 +59,6 @@ class Cutter:
     """Whether a cut that may divide a secret is masked first; else `near` says where one may be."""
     left_out: int = 0
     near: list[str] = field(default_factory=list)
-    """What stands before each cut's end."""
 
     def cut(self, value: Any, depth: int = 0) -> Any:
         """The value with long texts cut; itself where nothing of it is long."""
@@ -183,7 +182,6 @@ class LineToPack(NamedTuple):
     start: int
     size: int
     ids: list[str]
-    """Ids of its tries."""
     figures: list[TraceFigures]
 
 

@@ -310,9 +310,7 @@ def interval(values: list[float]) -> tuple[float | None, float | None]:
 
 
 SCRIPTS = ("data.js", "text.js", "charts.js", "overview.js", "rollouts.js", "conversation.js", "rollout.js", "main.js")
-"""In order, as one script."""
 FOOT = b"</script></body></html>\n"
-"""What stands behind the rollouts."""
 
 
 @cache

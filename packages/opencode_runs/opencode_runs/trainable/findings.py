@@ -228,7 +228,6 @@ class GroupFigures(BaseModel):
     rollouts: int
     traces: int
     trained: int
-    """Traces that train."""
     mean_reward: float | None
     spread: float | None
     """Largest less smallest reward; 0 teaches nothing."""

@@ -45,18 +45,18 @@ class NoteCache:
 
     def of(self, episode: EpisodeRecord) -> list[Notes]:
         """What a rollout says; of what failed nothing trains, so that it may differ."""
-        told = [self._told([episode.task, episode.env, episode.task_data, episode.task_hash], _notes, episode)]
+        told = [self._noted([episode.task, episode.env, episode.task_data, episode.task_hash], _notes, episode)]
         for trace in episode.traces:
             if trace.ok and not trace.wrong_types:
-                told.append(self._told((trace.seat, trace.trainable), _seat_notes, trace))
+                told.append(self._noted((trace.seat, trace.trainable), _seat_notes, trace))
             if trace.ok and trace.trainable and episode.ok:
                 weights = [(name, reward.weight) for name, reward in trace.rewards.items() if reward is not None]
-                told.append(self._told([trace.seat, trace.model, trace.sampling], _settings_notes, trace))
+                told.append(self._noted([trace.seat, trace.model, trace.sampling], _settings_notes, trace))
                 task = [trace.seat, trace.task_key, trace.task_data, trace.task_hash, weights]
-                told.append(self._told(task, _task_notes, trace))
+                told.append(self._noted(task, _task_notes, trace))
         return told
 
-    def _told(self, values: Sequence[Any], notes: Callable[[Any], Iterator[Note]], source: Any) -> Notes:
+    def _noted(self, values: Sequence[Any], notes: Callable[[Any], Iterator[Note]], source: Any) -> Notes:
         whole = hash(hashable(values))
         if whole not in self._known:
             if len(self._known) >= MAX_KNOWN:
@@ -109,30 +109,6 @@ def _note(aspect: str, value: Any, said: str | None = None) -> Note:
 
 
 @dataclass
-class Mixture:
-    """The values that each aspect has in the group."""
-
-    _values: dict[str, dict[int, str]] = field(default_factory=dict)
-    _alike: set[int] = field(default_factory=set)
-    """What was taken up, as a whole."""
-
-    def add(self, told: Iterable[Notes]) -> None:
-        for whole, notes in told:
-            if whole not in self._alike:
-                self._alike.add(whole)
-                for aspect, known, said in notes:
-                    self._values.setdefault(aspect, {}).setdefault(known, said)
-
-    def found(self) -> str:
-        """The first aspect that has several values; empty if there is none."""
-        for aspect, values in self._values.items():
-            if len(values) > 1:
-                named = [value for value in values.values() if value]
-                return f"{len(values)} {aspect}{': ' if named else ''}{', '.join(named)}"
-        return ""
-
-
-@dataclass
 class Group:
     """The rollouts of one task in one run, or what a trainer dispatched as one group."""
 
@@ -143,7 +119,17 @@ class Group:
     """Rollouts of each task that the run was asked for."""
     rollouts: int = 0
     traces: list[TraceFigures] = field(default_factory=list)
-    mixture: Mixture = field(default_factory=Mixture)
+    _values: dict[str, dict[int, str]] = field(default_factory=dict)
+    """The values that each aspect has in the group."""
+    _alike: set[int] = field(default_factory=set)
+
+    def note(self, told: Iterable[Notes]) -> None:
+        """Take up what a rollout says; equal notes once."""
+        for whole, notes in told:
+            if whole not in self._alike:
+                self._alike.add(whole)
+                for aspect, known, said in notes:
+                    self._values.setdefault(aspect, {}).setdefault(known, said)
 
     def figures(self) -> GroupFigures:
         """The figures of the group; gives each of its traces that train its advantage.
@@ -167,8 +153,12 @@ class Group:
         """What is wrong with the group."""
         if figures.spread == 0:
             yield Flaw.NO_SPREAD, f"{self.task}: every reward is {figures.mean_reward:g}, of {_rollouts(self.rollouts)}"
-        if mixed := self.mixture.found():
-            yield Flaw.MIXED, f"{self.task}: {mixed}"
+        for aspect, values in self._values.items():
+            if len(values) > 1:
+                named = [value for value in values.values() if value]
+                told = f"{len(values)} {aspect}{': ' if named else ''}{', '.join(named)}"
+                yield Flaw.MIXED, f"{self.task}: {told}"
+                break
         if not self.traces:
             yield Flaw.FAILED, f"{self.task}: {_rollouts(self.rollouts)} without any trace"
         if self.asked is not None and self.rollouts < self.asked:
@@ -205,7 +195,6 @@ class Inspected:
     env: str
     """Empty where a trainer named the group."""
     task: str
-    """What people call it."""
     told: list[Notes]
     traces: list[tuple[TraceFigures, Marks | None]]
     """Marks are those of a trace that would train; None of the others."""
@@ -243,7 +232,7 @@ class Inspection:
         fresh = Group(file.path, found.group, found.task, file.settings.num_rollouts)
         group = self._groups.setdefault((file.path, found.env, found.group), fresh)
         group.rollouts += 1
-        group.mixture.add(found.told)
+        group.note(found.told)
         for figures, marks in found.traces:
             if marks is not None and (repeated := self._repeats.found(marks)):
                 figures.findings[Flaw.REPEATED] = repeated

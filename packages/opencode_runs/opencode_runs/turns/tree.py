@@ -18,13 +18,11 @@ from opencode_runs.turns.kept import KeptTurn, TurnRow, holds_kept_turns, kept_t
 class TreeRollout(BaseModel):
     trace_id: str
     task: str
-    """How the task is called."""
     origin: Origin | None
     """Where it branched off; None for one from the task's beginning, and for one that was only resumed."""
     reward: float | None
     """None where it failed or was not scored."""
     failure: str | None
-    """Why there is no reward."""
 
     @classmethod
     def of(
