@@ -7,8 +7,8 @@ to be of the few forms that cannot change it, or of the question. Only a sentenc
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 from .normalize import closing_bracket, without_math_marks
 from .quantities import measure, unit_behind
@@ -183,8 +183,7 @@ _BEFORE_NOUN = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Finals:
+class Finals(NamedTuple):
     """The answers that a text presents as final; `reason` says why there is none."""
 
     answers: tuple[str, ...] = ()
@@ -195,8 +194,7 @@ class Finals:
     """Of the one answer: the readings of the value that it states in a sentence."""
 
 
-@dataclass(frozen=True)
-class _Box:
+class _Box(NamedTuple):
     start: int
     end: int
     content: str | None

@@ -64,8 +64,6 @@ _FUNCTION_TEXT = re.compile(
     r"\\text\{\s*(sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|lg|exp|gcd|lcm|max|Re|Im|min(?=\s*\}\s*[({_\\]))\s*\}"
 )
 _NUMBER_TEXT = re.compile(r"\\text\{\s*([+-]?\d[\d,.]*)\s*\}")
-_NOT = re.compile(r"\\not\s*(=|<|>|\\in(?![A-Za-z])|\\equiv(?![A-Za-z]))")
-_NOT_NAMES = {"=": r"\ne ", "<": r"\ge ", ">": r"\le ", r"\in": r"\notin ", r"\equiv": r"\nequiv "}
 _DOTTED = re.compile(r"\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
 _CHOSEN = re.compile(r"(?:\{\s*\}\s*)?[_^]\s*\{?(?P<n>\d+)\}?\s*C\s*_\s*\{?(?P<k>\d+)\}?")
 _STACKED = re.compile(r"(?:\{|(?<=^))([^{}]+)\\(choose|over)(?![A-Za-z])([^{}]+)(?:\}|(?=$))")
@@ -172,7 +170,6 @@ def normalize(text: str) -> str:
     )
     text = _BRACKETED_ARRAY.sub(r"\1", text)
     text = _RENAMED.sub(lambda found: _OTHER_NAMES[found[1]], text)
-    text = _NOT.sub(lambda found: _NOT_NAMES[found[1]], text)
     text = _FONTS.sub(lambda found: rf"\text{{{found[1]}}}", text)
     text = _NUMBER_TEXT.sub(r"\1", text)
     text = _FUNCTION_TEXT.sub(r"\\\1 ", text)

@@ -78,6 +78,7 @@ _LETTER_DOMAINS = {
     r"|(?:(?:any|all|a|an|some|arbitrary|real)\s+)*(?:constants?|real\s+numbers?|reals?)",
 }
 _BOUNDS = {"N": r"(?:\\geq?|≥|>=)\s*1|>\s*0", "N0": r"(?:\\geq?|≥|>=)\s*0"}
+_HAS_DOMAIN = re.compile(r"mathbb|integer|constant|real|\\ge|[>≥]", re.IGNORECASE)
 _LETTER = r"\$?(?P<letter>[A-Za-z](?:_\{?\d\}?)?)\$?"
 _SAID = tuple(
     (
@@ -293,7 +294,7 @@ def progression_of(text: str) -> Progression | None:
     bare = bare_words(text).strip(" .")
     if found := _CONGRUENCE.fullmatch(bare):
         return _progression(int(found["step"]), int(found["rest"]), None)
-    shorter, domain, _ = _said(bare)
+    shorter, domain, _ = _said(bare) if _LINEAR.match(bare) else (bare, "", None)
     if domain in _FIRST and (found := _LINEAR.fullmatch(shorter)):
         return _of_linear(found, domain)
     if found := _WORDS.fullmatch(bare.casefold()):
@@ -365,7 +366,7 @@ def _named_alike(gold: str, given: str) -> str:
 
 def _said(text: str) -> tuple[str, str, frozenset[str]]:
     text = _FAMILY.sub(r"\g<value>, \g<said>", text) if _FAMILY.fullmatch(text) else text
-    for name, pattern in _SAID if len(text) <= _LONGEST_SAID else ():
+    for name, pattern in _SAID if len(text) <= _LONGEST_SAID and _HAS_DOMAIN.search(text) else ():
         found = pattern.search(text)
         if found and found.start() > 0:
             letter = found["letter"] or found["named"] or found["bound"]

@@ -1,15 +1,13 @@
 r"""Quantities: a figure with what it counts or measures, converted where both units measure the same dimension.
 
 Invariant: a letter that could be a variable is a unit only where the text marks it as one (`\text{m}`, "5 m"). Words
-behind a figure that are not a known unit stay; they never vanish from an answer. A figure without a unit is never
-converted, and a sum of parts ("2 hours 15 minutes") needs its units. A factor between units is an exact rational. What
-is not a multiple of another unit (degrees of temperature, months) is a dimension of its own.
+behind a figure that are not a known unit stay. A figure without a unit is never converted. A factor between units is an
+exact rational; what is not a multiple of another unit (degrees of temperature, months) is a dimension of its own.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, starmap
@@ -61,12 +59,12 @@ _COUNTED_NAMES = (
     "molecule atom electron proton neutron particle photon ion"
 )
 COUNTED = frozenset(_COUNTED_NAMES.split(" "))
-_PREFIXES = {"k": 3, "M": 6, "G": 9, "T": 12, "d": -1, "c": -2, "m": -3, "μ": -6, "u": -6, "n": -9, "p": -12}
+_PREFIXES = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "d": -1, "c": -2, "m": -3, "μ": -6, "u": -6, "n": -9, "p": -12}
 _PREFIX_NAMES = {
-    "kilo": "k", "mega": "M", "giga": "G", "centi": "c", "milli": "m", "micro": "μ", "nano": "n", "pico": "p",
+    "": 0, "kilo": 3, "mega": 6, "giga": 9, "centi": -2, "milli": -3, "micro": -6, "nano": -9, "pico": -12,
 }  # fmt: skip
 _PREFIXED = "m g s l N J W V A Hz Pa eV ohm F C T mol cal bit byte"
-_SYMBOLS = {"l": "L", "ohm": "Ω", "bit": "b", "byte": "B"}
+_SYMBOLS = {"l": "[lL]", "ohm": "Ω", "bit": "b", "byte": "B"}
 _DEFINED: dict[str, tuple[str, str]] = {
     "g": ("1/1000", "kg"), "l": ("1/1000", "m m m"), "N": ("1", "kg m /s /s"), "J": ("1", "kg m m /s /s"),
     "W": ("1", "kg m m /s /s /s"), "V": ("1", "kg m m /s /s /s /A"), "Hz": ("1", "/s"), "Pa": ("1", "kg /m /s /s"),
@@ -147,8 +145,7 @@ _FULL_TURN = 7
 """Above 2π a bare reference for an angle is in degrees."""
 
 
-@dataclass(frozen=True)
-class Quantity:
+class Quantity(NamedTuple):
     figure: str
     unit: str = ""
     known: bool = True
@@ -341,23 +338,13 @@ def _product(parts: Iterable[tuple[Measure, int]]) -> Measure:
 @lru_cache(maxsize=256)
 def _single(name: str) -> Measure | None:
     for unit in _PREFIXED.split(" "):
-        symbol = _SYMBOLS.get(unit, unit)
-        symbols = {symbol, "l"} if unit == "l" else {symbol}
-        if name in symbols or re.fullmatch(UNITS[unit], name):
-            return _defined(unit)
-        for prefix, exponent in _PREFIXES.items():
-            if name in {prefix + each for each in symbols}:
-                return _scaled(unit, Fraction(10) ** exponent)
-        for word, prefix in _PREFIX_NAMES.items():
-            if name.startswith(word) and re.fullmatch(UNITS[unit], name[len(word) :]):
-                return _scaled(unit, Fraction(10) ** _PREFIXES[prefix])
+        for prefixes, names in ((_PREFIXES, _SYMBOLS.get(unit, unit)), (_PREFIX_NAMES, UNITS[unit])):
+            for prefix, exponent in prefixes.items():
+                if name.startswith(prefix) and re.fullmatch(names, name[len(prefix) :]):
+                    base = _defined(unit)
+                    return Measure(base.factor * Fraction(10) ** exponent, base.dimensions)
     known = name if name in UNITS else next((unit for pattern, unit in _CANONICAL if pattern.fullmatch(name)), "")
     return _defined(known) if known else None
-
-
-def _scaled(unit: str, factor: Fraction) -> Measure:
-    base = _defined(unit)
-    return Measure(base.factor * factor, base.dimensions)
 
 
 def _defined(unit: str) -> Measure:

@@ -3,13 +3,12 @@ the same: as choice, words, structure, notation, relation, set, quantity or expr
 
 Invariant: whatever the answer holds, the result is a verdict; only a reference that states nothing raises. The first
 form that fits the reference decides, and a part of an answer that no form reads makes it different. A question makes
-right only what states the reference in the unit that it asks for, names the values in its words, or gives the
-reference's letter, or the text that it alone has there. Where it asks for an order, no other one is right.
+right only what states the reference in its unit, its words or its options, and in the order that it asks for.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
@@ -141,7 +140,7 @@ def verify_text(
     if not finals.answers:
         return Verdict(False, finals.reason)
     try:
-        finals = replace(finals, answers=_of_one_kind(value, finals.answers))
+        finals = finals._replace(answers=_of_one_kind(value, finals.answers))
         return _compare_finals(partial(_is_right, value, question=question, unrounded=unrounded), finals)
     # Hostile or odd input makes math-verify and sympy raise nearly anything; the answer is the policy's.
     except Exception as error:  # noqa: BLE001
