@@ -1,4 +1,4 @@
-"""`docs/architecture.md` names files and things that exist."""
+"""The pages for whoever changes the code name files and things that exist."""
 
 import ast
 import re
@@ -9,7 +9,8 @@ from opencode_env.cli_agent.interception import path
 
 from tests.test_structure import PACKAGES, ROOT, sources
 
-TEXT = (ROOT / "docs" / "architecture.md").read_text()
+PAGES = ("docs/architecture.md", "docs/reference/internals.md")
+TEXT = "\n".join((ROOT / page).read_text() for page in PAGES)
 NAMES = sorted(set(re.findall(r"`([^`\n]+)`", TEXT)))
 _PATH = re.compile(r"[\w./-]+\.(?:py|sh|js|toml)")
 _NAME = re.compile(r"[A-Za-z_][\w.]*?(?:\(.*\))?")
