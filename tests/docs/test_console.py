@@ -109,7 +109,7 @@ def checkout(directory: Path, page: Path, home: Path, substitutes: dict[str, str
     for file in (ROOT / "configs").rglob("*.*"):
         (directory / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         text = substituted(file.read_text(), {port: substitutes[port] for port in PORTS})
-        (directory / file.relative_to(ROOT)).write_text(text.replace("num_rollouts = 8", "num_rollouts = 2"))
+        (directory / file.relative_to(ROOT)).write_text(text)
     (directory / ".venv/bin").mkdir(parents=True)
     activate = (Path(sys.prefix) / "bin/activate").read_text().replace(sys.prefix, str(directory / ".venv"))
     (directory / ".venv/bin/activate").write_text(activate)
