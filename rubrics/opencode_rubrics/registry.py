@@ -106,6 +106,9 @@ def read_rubric_config(value: object) -> object:
 
 def _spelled_out(value: Mapping[str, Any]) -> Mapping[str, Any]:
     options = value.get("options", {})
+    if isinstance(options, str):  # of the command line
+        with contextlib.suppress(ValueError):
+            options = json.loads(options)
     if value.keys() - {"type", "rubric", "options"} or not isinstance(options, Mapping):
         raise ValueError(f'a rubric of the type "{_THIRD_PARTY}" has `rubric`, its id, and a table `options`')
     return {**options, "type": value.get("rubric")}

@@ -1,6 +1,10 @@
 """A directory that unconfined rollouts add goes with the last of them, and only then."""
 
+import asyncio
+import shutil
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opencode_env.cli_agent import sandboxes
@@ -44,3 +48,31 @@ async def test_a_link_that_an_agent_put_in_its_place_goes_and_its_target_stays(p
     await backend.stop()
     assert not place.is_symlink()
     assert (tmp_path / "target").is_dir()
+
+
+async def test_a_rollout_that_starts_while_another_removes_it_adds_it_anew(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removing, go_on = threading.Event(), threading.Event()
+    remove = shutil.rmtree
+
+    def slowly(path: Path, *options: Any, **named: Any) -> None:
+        if path == place:
+            removing.set()
+            assert go_on.wait(60)
+        remove(path, *options, **named)
+
+    first = await started()
+    (place / "deep").mkdir(parents=True)
+    monkeypatch.setattr(shutil, "rmtree", slowly)
+    ending = asyncio.create_task(first.stop())
+    assert await asyncio.to_thread(removing.wait, 60)
+    starting = asyncio.create_task(started())
+    done, _ = await asyncio.wait({starting}, timeout=0.5)
+    go_on.set()
+    await ending
+    second = await starting
+    assert not done
+    (place / "deep").mkdir(parents=True)
+    await second.stop()
+    assert not place.exists()

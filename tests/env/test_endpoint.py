@@ -295,6 +295,14 @@ def test_unusable_answers_end_a_run_and_are_counted_as_one_reason_whatever_they_
     assert f"10 of 10 failed: ProviderError: {told}<p>aaaaa; " in capsys.readouterr().err
 
 
+def test_an_unusable_answer_that_a_rollout_got_over_is_no_reason_of_another_failure() -> None:
+    run = Evaluation("models", 10)
+    for number in range(20):
+        episode = failed(number, 502, unusable=True)
+        episode.errors = (Error(type="TaskError", message="a hook failed", status_code=502),)
+        run.ended(episode)
+
+
 def test_a_run_ends_after_ten_alike_on_three_tasks_or_on_all() -> None:
     run = Evaluation("models", 10)
     for number in range(5):

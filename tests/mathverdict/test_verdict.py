@@ -360,3 +360,24 @@ def test_the_question_tells_order_names_and_steps(question: str, reference: str,
 def test_forms_of_model_outputs_mean_what_they_say(reference: str, answers: list[str], wrong: list[str]) -> None:
     assert [answer for answer in answers if not verify_text(reference, rf"\boxed{{{answer}}}").right] == []
     assert [answer for answer in wrong if verify_text(reference, rf"\boxed{{{answer}}}").right] == []
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "right"),
+    [
+        (r"3\mathbf{i}-\mathbf{k}", "(3,0,-1)", True),
+        (r"3\hat{i}-\hat{k}", r"\langle 3,0,-1\rangle", True),
+        (r"3\mathbf{i}-\mathbf{k}", "(3,1,-1)", False),
+        (r"2\vec{i}", "(2,0)", True),
+        ("2i", "(2,0)", False),
+        (r"2n+1, n\in\mathbb{N}", r"2k+1, k\in\mathbb{N}", True),
+        ("2k+1", "2k+1 where k is a natural number", True),
+        (r"2n+1, n\in\mathbb{N}", r"2k, k\in\mathbb{N}", False),
+        (r"\mathbb{R}\backslash\{0\}", r"(-\infty,0)\cup(0,\infty)", True),
+        (r"\mathbb{R}\setminus\{0\}", r"\mathbb{R}-\{1\}", False),
+    ],
+)
+def test_vectors_with_no_part_along_an_axis_natural_letters_and_left_out_points(
+    reference: str, answer: str, *, right: bool
+) -> None:
+    assert verify_text(reference, answer).right is right

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 _HEAD = (
     (r"^diff --git a/(.*?) b/(.*)$", r"diff --git a/\2 b/\1"),
     (r"^(rename from|old mode) (.*)\n(rename to|new mode) (.*)$", r"\1 \4\n\3 \2"),
-    (r"^--- (?:a/)?(.*)\n\+\+\+ (?:b/)?(.*)$", r"--- a/\2\n+++ b/\1"),
+    (r"^--- \"a/(.*)\"\n\+\+\+ \"b/(.*)\"$", r'--- "a/\2"\n+++ "b/\1"'),
+    (r"^--- (?!\")(?:a/)?(.*)\n\+\+\+ (?:b/)?(.*)$", r"--- a/\2\n+++ b/\1"),
     (r"^((?:---|\+\+\+) )[ab]/(?=/dev/null$)", r"\1"),
 )
 """How the lines before the hunks of a file are reversed: patterns, and what stands in their place."""

@@ -74,11 +74,12 @@ _LETTER_DOMAINS = {
     "Z": r"\\mathbb\s*\{?\s*Z\s*\}?|(?:(?:any|all|an|some|arbitrary)\s+)*integers?",
     "N": r"\\mathbb\s*\{?\s*Z\s*\}?\s*(?:[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?)|positive\s+integers?",
     "N0": r"\\mathbb\s*\{?\s*Z\s*\}?\s*_\s*\{?\s*\\geq?\s*0\s*\}?|non-?negative\s+integers?",
+    "naturals": r"\\mathbb\s*\{?\s*N\s*\}?|natural\s+numbers?",
     "R": r"\\mathbb\s*\{?\s*R\s*\}?"
     r"|(?:(?:any|all|a|an|some|arbitrary|real)\s+)*(?:constants?|real\s+numbers?|reals?)",
 }
 _BOUNDS = {"N": r"(?:\\geq?|≥|>=)\s*1|>\s*0", "N0": r"(?:\\geq?|≥|>=)\s*0"}
-_HAS_DOMAIN = re.compile(r"mathbb|integer|constant|real|\\ge|[>≥]", re.IGNORECASE)
+_HAS_DOMAIN = re.compile(r"mathbb|integer|natural|constant|real|\\ge|[>≥]", re.IGNORECASE)
 _LETTER = r"\$?(?P<letter>[A-Za-z](?:_\{?\d\}?)?)\$?"
 _SAID = tuple(
     (

@@ -80,6 +80,7 @@ _SCALED_TUPLE = re.compile(
 _IDENTITY = re.compile(r"I(?:\s*_\s*\{?\s*(\d)(?:\s*\\cdot\s*\d)?\s*\}?)?")
 _INFINITE = re.compile(r"(?P<sign>[+-]?)\s*\\infty")
 _REALS = r"\\mathbb\s*\{?\s*R\s*\}?"
+_LESS_POINTS = re.compile(rf"^({_REALS})\s*(?:\\backslash(?![a-z])|-|/)\s*(?=\\\{{)")
 _REALS_OF_ONE_SIGN = re.compile(
     rf"{_REALS}\s*(?P<mark>(?:[_^]\s*(?:\{{\s*(?:[+\-*0]|\\cdot|(?:>|<|\\ge|\\le|\\ne)\s*0)\s*\}}|[+\-*0])\s*)*)"
 )
@@ -380,12 +381,16 @@ def _cells(text: str) -> tuple[str, ...]:
 
 
 def _sum_of_units(cells: tuple[str, ...]) -> str:
-    return "+".join(rf"({cell})\cdot {unit}" for cell, unit in zip(cells, "ijk", strict=False))
+    units = list(zip(cells, "ijk", strict=False))
+    # What a sum leaves out brings no letter into it.
+    shown = [(cell, unit) for cell, unit in units if cell.strip() != "0"] or units
+    return "+".join(rf"({cell})\cdot {unit}" for cell, unit in shown)
 
 
 def _unit_vectors(text: str) -> str:
     """A sum of multiples of unit vectors with these as plain letters; empty if it is anything else, as `2i` is."""
-    if relation_of(text) or {_letter(found) for found in _UNIT_VECTOR.finditer(text)} <= {"i"}:
+    # A plain i alone is the imaginary unit.
+    if relation_of(text) or all(found[5] == "i" for found in _UNIT_VECTOR.finditer(text)):
         return ""
     return _UNIT_VECTOR.sub(
         lambda found: rf"{found['before']}\cdot {_letter(found)}" if found["before"] else _letter(found), text
@@ -427,6 +432,7 @@ def real_set(text: str) -> RealSet | None:
         return inside if inside and inside.name == found["name"] else None
     if found := _REALS_OF_ONE_SIGN.fullmatch(text):
         return _of_one_sign(found["mark"])
+    text = _LESS_POINTS.sub(r"\1\\setminus ", text)
     if r"\setminus" in text:
         return _without(text)
     form = structure_of(text)

@@ -62,6 +62,12 @@ def outcomes_in(module: ModuleType) -> Iterator[Outcome]:
 
 @cache
 def installed_outcomes() -> tuple[Outcome, ...]:
-    """The rows of all installed distributions, each once."""
+    """The rows of all installed distributions, each once.
+
+    Raises:
+        RuntimeError: there is none, not even of this distribution: it was installed before it named any.
+    """
     points = sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    if not points:
+        raise RuntimeError(f"no installed distribution has entry points {GROUP!r}: install rollout-sandbox again")
     return tuple(dict.fromkeys(row for point in points for row in outcomes_in(point.load())))

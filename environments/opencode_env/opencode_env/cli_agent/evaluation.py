@@ -220,7 +220,8 @@ class Evaluation:
             return
         error = errors[-1]
         status = error.status_code
-        unusable = any(trace.info.get(GATEWAY_RECORD, {}).get(UNUSABLE) for trace in episode.traces)
+        noted = any(trace.info.get(GATEWAY_RECORD, {}).get(UNUSABLE) for trace in episode.traces)
+        unusable = noted and error.type == "ProviderError"
         words = UNUSABLE if unusable else error.message  # which quotes what came
         kind = status, re.sub(r"\w*\d\w*", "#", words)  # numbers differ between prompts, and requests have ids
         self._failed[kind] += 1

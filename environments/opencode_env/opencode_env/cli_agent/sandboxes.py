@@ -16,6 +16,7 @@ import signal
 import subprocess
 import tarfile
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -142,6 +143,8 @@ _REWARDS = "/logs/verifier"
 """Where verify commands may write their reward."""
 _added: Counter[Path] = Counter()
 """How many rollouts of this process use a directory that was not here before the first of them."""
+_adding = threading.Lock()
+"""Held while one is counted or removed: a rollout starts while another's sandbox is cleaned up."""
 
 
 class FrameworkOnlyConfig(SubprocessConfig, NetworkPolicyConfig):
@@ -199,17 +202,22 @@ class UnconfinedBackend(SubprocessBackend):
         """Remember what was here before."""
         await super().start()
         wanted = [_REWARDS] if self.agent_workdir != DEFAULT_WORKDIR else [DEFAULT_WORKDIR, _REWARDS]
-        self._uses = [top for path in wanted if (top := _first_new(Path(path))) is not None]
-        _added.update(self._uses)
+        await asyncio.to_thread(self._use, wanted)
+
+    def _use(self, wanted: Sequence[str]) -> None:
+        with _adding:
+            self._uses = [top for path in wanted if (top := _first_new(Path(path))) is not None]
+            _added.update(self._uses)
 
     def cleanup(self) -> None:
         """Remove what the rollout added; idempotent."""
         super().cleanup()
-        while self._uses:
-            path = self._uses.pop()
-            _added[path] -= 1
-            if not _added[path]:
-                path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
+        with _adding:
+            while self._uses:
+                path = self._uses.pop()
+                _added[path] -= 1
+                if not _added[path]:
+                    path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
 
     async def teardown(self) -> None:
         """End background servers and remove what the rollout added."""
