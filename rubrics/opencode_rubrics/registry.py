@@ -106,21 +106,24 @@ def read_rubric_config(value: object) -> object:
 
 def _spelled_out(value: Mapping[str, Any]) -> Mapping[str, Any]:
     options = value.get("options", {})
-    if isinstance(options, str):  # of the command line
-        with contextlib.suppress(ValueError):
-            options = json.loads(options)
+    options = _from_json(options) if isinstance(options, str) else options
     if value.keys() - {"type", "rubric", "options"} or not isinstance(options, Mapping):
         raise ValueError(f'a rubric of the type "{_THIRD_PARTY}" has `rubric`, its id, and a table `options`')
     return {**options, "type": value.get("rubric")}
 
 
 def _parsed(config_type: type[RubricConfig], name: str, option: object) -> object:
-    """The option; a list or a table of the command line, which is typed only here, arrives as JSON."""
+    """The option, which is typed only here."""
     field = config_type.model_fields.get(name)
     if field is None or not isinstance(option, str) or not option.startswith(("[", "{")):
         return option
     if not any(get_origin(kind) in (list, dict) for kind in (field.annotation, *get_args(field.annotation))):
         return option
+    return _from_json(option)
+
+
+def _from_json(option: str) -> object:
+    """What a list or a table of the command line is; a text that is no JSON is returned as it is."""
     try:
         return json.loads(option)
     except ValueError:

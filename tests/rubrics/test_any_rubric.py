@@ -76,6 +76,7 @@ def test_a_rubric_on_the_command_line_takes_the_options_of_its_own_class(tmp_pat
     assert parsed(ours) == RemoteHybridMathConfig(scorer_timeout=12, judge_model="m")
     apart = [f"{prefix}.type=third-party", f"{prefix}.rubric", LENGTH, f"{prefix}.options.most", "5"]
     assert parsed(apart) == length(5)
+    assert parsed([*apart[:3], f"{prefix}.options", '{"most": 5}']) == length(5)
 
 
 @pytest.mark.usefixtures("programs")

@@ -471,3 +471,12 @@ def test_what_cannot_be_judged_is_refused_by_name(tmp_path: Path) -> None:
     assert "a list of commands" in refused({**rebench(STORE), "install_config": wrong}, tmp_path)
     smith = {"instance_id": "a.b.c", "FAIL_TO_PASS": ["x"], "PASS_TO_PASS": [], "patch": "", "problem_statement": "p"}
     assert "OPENCODE_SWESMITH_PYTHON" in refused(smith, tmp_path)
+
+
+def test_a_reversed_patch_keeps_the_quotes_of_a_name() -> None:
+    def patch(sign: str, other: str) -> str:
+        name = r'f\303\274.py"'
+        head = f'diff --git "a/{name} "b/{name}\n--- "a/{name}\n+++ "b/{name}\n'
+        return f"{head}@@ -1 +1 @@\n{sign}old\n{other}new\n"
+
+    assert sorted(reversed_patch(patch("-", "+")).splitlines()) == sorted(patch("+", "-").splitlines())

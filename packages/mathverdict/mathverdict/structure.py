@@ -68,7 +68,7 @@ _PLUS_MINUS = re.compile(r"\\pm(?![a-z])")
 _UNIT_VECTOR = re.compile(
     r"(?P<before>[\w)}]\s*)?(?:\\cdot\s*)?(?:\\text\{\s*([ijk])\s*\}"
     r"|\\(?:vec|hat|bar|mathbf|boldsymbol|widehat|overrightarrow)\s*"
-    r"(?:\{\s*\\?([ijk])(?:math)?\s*\}|\s\\?([ijk])(?:math)?(?![A-Za-z]))|(?<![A-Za-z\\])([ijk])(?![A-Za-z]))"
+    r"(?:\{\s*\\?([ijk])(?:math)?\s*\}|\s\\?([ijk])(?:math)?(?![A-Za-z]))|(?<![A-Za-z\\])(?P<plain>[ijk])(?![A-Za-z]))"
 )
 _SCALED_MATRIX = re.compile(
     r"(?P<factor>[^&=]*?[^&=\s])\s*(?:\\cdot\s*)?\\begin\{(?P<name>[pbB]?matrix)\}(?P<rows>.*)\\end\{(?P=name)\}",
@@ -390,7 +390,7 @@ def _sum_of_units(cells: tuple[str, ...]) -> str:
 def _unit_vectors(text: str) -> str:
     """A sum of multiples of unit vectors with these as plain letters; empty if it is anything else, as `2i` is."""
     # A plain i alone is the imaginary unit.
-    if relation_of(text) or all(found[5] == "i" for found in _UNIT_VECTOR.finditer(text)):
+    if relation_of(text) or all(found["plain"] == "i" for found in _UNIT_VECTOR.finditer(text)):
         return ""
     return _UNIT_VECTOR.sub(
         lambda found: rf"{found['before']}\cdot {_letter(found)}" if found["before"] else _letter(found), text
