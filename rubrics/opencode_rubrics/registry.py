@@ -123,7 +123,7 @@ def _parsed(config_type: type[RubricConfig], name: str, option: object) -> objec
 
 
 def _from_json(option: str) -> object:
-    """What a list or a table of the command line is; a text that is no JSON is returned as it is."""
+    """What a list or a table of the command line is; a text that is not JSON is returned as it is."""
     try:
         return json.loads(option)
     except ValueError:
