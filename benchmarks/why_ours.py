@@ -32,7 +32,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 from opencode_env.agents.named.npm import make_tree, node_tree
 from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, host_platform
 from opencode_env.agents.opencode.env import opencode2_tree
-from opencode_env.conformance.user_home import VF_EVAL, Finished, UserHome, closed_port
+from opencode_env.conformance.user_home import VF_EVAL, FinishedEvaluation, UserHome, closed_port
 from opencode_env.scripted_model import ScriptedModel
 from verifiers.v1.trace import WireTrace
 
@@ -66,7 +66,9 @@ class Side:
     program: Path
     home: UserHome
 
-    async def play(self, run: str, base_url: str, rows: Sequence[Mapping[str, Any]], at_once: int) -> Finished:
+    async def play(
+        self, run: str, base_url: str, rows: Sequence[Mapping[str, Any]], at_once: int
+    ) -> FinishedEvaluation:
         """Run the rows.
 
         Raises:
@@ -118,7 +120,7 @@ def theirs(root: Path) -> Side:
     return Side("theirs", ("--env.agent.harness.id", "opencode", *runtime), program, home)
 
 
-def outcome(finished: Finished, name: str) -> str:
+def outcome(finished: FinishedEvaluation, name: str) -> str:
     """What a rollout was in the end: an error with its message, or how it stopped and its reward."""
     episode = finished.episode(name)
     if not any(trace.calls for trace in episode.traces):

@@ -23,7 +23,7 @@ import verifiers.v1 as vf
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel, ToolCall, Usage
 from opencode_env.scripted_model.policy import ChatMessage
 from opencode_runs.command import BadInputError, NothingUsableError, Parser, exit_code_of, say
-from opencode_runs.traces.reading import Reading, find_trace_files, lines_of, saved_config
+from opencode_runs.traces.reading import TraceReader, find_trace_files, lines_of, saved_config
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 from verifiers.v1.cli.resolve import narrow_config
 from verifiers.v1.clients import EvalClientConfig, ModelContext
@@ -409,7 +409,7 @@ def cassettes(source: Path, task: str | None, trace: str | None) -> Iterator[Cas
     config = configuration(file.path)
     named: dict[str, None] = {}
     found = False
-    reading = Reading(lines_of)
+    reading = TraceReader(lines_of)
     for _, episode in reading.episodes([file]):
         named[episode.task_id or episode.task_name or episode.task or ""] = None
         if task not in (None, episode.task_id, episode.task_name, episode.task_key):

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from opencode_openenv import OpenCodeEnv, RolloutResult, flat_sequence
+from opencode_openenv import OpenCodeEnvClient, RolloutResult, flat_sequence
 
 Prompt = str | Sequence[Mapping[str, Any]]
 
@@ -67,7 +67,7 @@ class Rollouts:
         }
 
     def _run(self, call: dict[str, Any]) -> RolloutResult:
-        with OpenCodeEnv(self.server_url, token=self.token) as env:
+        with OpenCodeEnvClient(self.server_url, token=self.token) as env:
             result: RolloutResult = env.run_rollout(**call)
             return result
 

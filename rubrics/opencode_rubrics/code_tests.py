@@ -33,7 +33,7 @@ from rollout_sandbox.toolbox.scoring_home import scoring_home
 from rollout_sandbox.toolbox.workdir import in_workdir
 
 from opencode_rubrics.code_problem import CodeTest, CodeTests, same_output, same_result
-from opencode_rubrics.rubric import AnyTrace, Neutral, Rubric, RubricConfig, task_field
+from opencode_rubrics.rubric import AnyTrace, NeutralAnswer, Rubric, RubricConfig, task_field
 
 INFO_KEY = "code_tests"
 """Where `trace.info` says what each test did."""
@@ -147,7 +147,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
             raise ScoringError(f"tests call the function {tests.function!r}, which only a Python answer can have")
         return {"tests": tests}
 
-    def neutral(self, task: vf.TaskData) -> Neutral:
+    def neutral(self, task: vf.TaskData) -> NeutralAnswer:
         """A program of one line, or the function."""
         function = getattr(getattr(task, "code_tests", None), "function", None)
         code = f"def {function}(*given):\n    return 0\n" if str(function).isidentifier() and function else "print(0)\n"

@@ -21,7 +21,7 @@ from typing_extensions import TypeVar
 
 from opencode_rubrics.judge import MAX_ANSWER_CHARS, NONE_ON_THIS, Judge, JudgeError, JudgeOptions
 from opencode_rubrics.math.worker_pool import RulesResult, WorkerPool, release_pool, shared_pool, usable_cores
-from opencode_rubrics.rubric import AnyTrace, Neutral, Rubric, note_unreadable
+from opencode_rubrics.rubric import AnyTrace, NeutralAnswer, Rubric, note_unreadable
 
 INFO_KEY = "math"
 """Where `trace.info` says how the score came about."""
@@ -166,12 +166,12 @@ class HybridMathRubric(MathRubric[HybridMathConfig]):
             raise ScoringError('answer_source "file" needs a live sandbox: use answer_source "reply"')
         return await super().prepare(task, sandbox)
 
-    def neutral(self, task: vf.TaskData) -> Neutral:
+    def neutral(self, task: vf.TaskData) -> NeutralAnswer:
         """The reference; a reply is read without a sandbox, from its box."""
         neutral = super().neutral(task)
         if self.config.answer_source == "file":
             return neutral
-        return Neutral(rf"\boxed{{{neutral.reply}}}", None, sandbox=False)
+        return NeutralAnswer(rf"\boxed{{{neutral.reply}}}", None, sandbox=False)
 
     async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> RulesResult:
         """The rules' result on the last reply, or on the answer file."""

@@ -22,7 +22,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RewardFileVerdict:
     """What was written; `problem` says why that is nothing, and the reward is 0 then."""
 
     reward: float = 0.0
@@ -31,18 +31,20 @@ class Verdict:
     problem: str = ""
 
 
-async def read_reward_file(runtime: vf.Runtime, lowest: float, highest: float) -> Verdict:
+async def read_reward_file(runtime: vf.Runtime, lowest: float, highest: float) -> RewardFileVerdict:
     """The number that a verify command wrote, between `lowest` and `highest`."""
     found = await read_bounded_text(runtime, REWARD_PATH, _MAX_BYTES)
     if found.state is not FileState.TEXT:
-        return Verdict(problem=f"{REWARD_PATH} is {found.state.name.lower().replace('_', ' ')}")
+        return RewardFileVerdict(problem=f"{REWARD_PATH} is {found.state.name.lower().replace('_', ' ')}")
     content = found.text.strip()
     reward = _finite_float(content)
     if reward is None:
-        return Verdict(problem=f"{REWARD_PATH} holds {content[:200]!r}, which is not a finite number")
+        return RewardFileVerdict(problem=f"{REWARD_PATH} holds {content[:200]!r}, which is not a finite number")
     if not lowest - _ROUNDING <= reward <= highest + _ROUNDING:
-        return Verdict(problem=f"{REWARD_PATH} holds {content[:200]}, which is not in [{lowest:g}, {highest:g}]")
-    return Verdict(min(max(reward, lowest), highest))
+        return RewardFileVerdict(
+            problem=f"{REWARD_PATH} holds {content[:200]}, which is not in [{lowest:g}, {highest:g}]"
+        )
+    return RewardFileVerdict(min(max(reward, lowest), highest))
 
 
 def _finite_float(text: str) -> float | None:
@@ -54,23 +56,25 @@ def _finite_float(text: str) -> float | None:
     return value if math.isfinite(value) and "_" not in text else None
 
 
-async def read_verdict(runtime: vf.Runtime, key: str, lowest: float, highest: float) -> Verdict:
+async def read_verdict(runtime: vf.Runtime, key: str, lowest: float, highest: float) -> RewardFileVerdict:
     """The verdict, whose reward is the number named `key`, between `lowest` and `highest`."""
     found = await read_bounded_text(runtime, VERDICT_PATH, _MAX_JSON_BYTES)
     if found.state is FileState.ABSENT:
         written = await read_reward_file(runtime, lowest, highest)
         absent = f"{REWARD_PATH} is absent"
         problem = f"neither {VERDICT_PATH} nor {REWARD_PATH} was written" if written.problem == absent else ""
-        return Verdict(written.reward, problem=problem or written.problem)
+        return RewardFileVerdict(written.reward, problem=problem or written.problem)
     if found.state is not FileState.TEXT:
-        return Verdict(problem=f"{VERDICT_PATH} is {found.state.name.lower().replace('_', ' ')}")
+        return RewardFileVerdict(problem=f"{VERDICT_PATH} is {found.state.name.lower().replace('_', ' ')}")
     numbers = _numbers(found.text, key)
     if isinstance(numbers, str):
-        return Verdict(problem=f"{VERDICT_PATH} {numbers}: {found.text.strip()[:200]!r}")
+        return RewardFileVerdict(problem=f"{VERDICT_PATH} {numbers}: {found.text.strip()[:200]!r}")
     reward = numbers.pop(key)
     if not lowest <= reward <= highest:
-        return Verdict(problem=f"{VERDICT_PATH} names a reward of {reward:g}, not in [{lowest:g}, {highest:g}]")
-    return Verdict(reward, numbers)
+        return RewardFileVerdict(
+            problem=f"{VERDICT_PATH} names a reward of {reward:g}, not in [{lowest:g}, {highest:g}]"
+        )
+    return RewardFileVerdict(reward, numbers)
 
 
 def _numbers(text: str, key: str) -> dict[str, float] | str:

@@ -95,7 +95,7 @@ Scorer = Callable[..., Awaitable[Score]]
 
 
 @dataclass(frozen=True)
-class Neutral:
+class NeutralAnswer:
     """An answer of ours in place of the agent's, to tell whether that is to blame."""
 
     reply: str = "0"
@@ -148,13 +148,13 @@ class Rubric(Generic[ConfigT]):
         rewards and metrics raise is the agent's first."""
         return {}
 
-    def neutral(self, task: vf.TaskData) -> Neutral:
+    def neutral(self, task: vf.TaskData) -> NeutralAnswer:
         """An answer that this rubric can read: the row's own if that is a text, also in the file at `answer_path`."""
         answer = getattr(task, "answer", None)
         reply = answer if isinstance(answer, str) and answer.strip() else "0"
         scorers = [fn for kind in ("reward", "metric") for fn in discover_decorated(self, kind)]
         boxed = any("runtime" in inspect.signature(fn).parameters for fn in scorers)
-        return Neutral(reply, getattr(self.config, "answer_path", None), boxed)
+        return NeutralAnswer(reply, getattr(self.config, "answer_path", None), boxed)
 
     def weight(self, name: str, scorer: Callable[..., Any]) -> float:
         """What the reward `name` of a scorer counts."""
@@ -262,7 +262,7 @@ Read = Callable[[AnyTrace, Any], Awaitable[object]]
 
 
 async def read_as_data(
-    read: Read, trace: AnyTrace, runtime: vf.Runtime | None, neutral: Neutral, owner: type[Any]
+    read: Read, trace: AnyTrace, runtime: vf.Runtime | None, neutral: NeutralAnswer, owner: type[Any]
 ) -> None:
     """Run `read`, which reads what the agent made and records rewards and metrics on the trace that it is given.
 
@@ -340,7 +340,7 @@ def _refuse_to_repeat(error: Exception) -> None:
 
 
 async def _control(
-    read: Read, trace: AnyTrace, runtime: vf.Runtime | None, neutral: Neutral, owner: type[Any], error: Exception
+    read: Read, trace: AnyTrace, runtime: vf.Runtime | None, neutral: NeutralAnswer, owner: type[Any], error: Exception
 ) -> AnyTrace:
     """The trace of the neutral answer, which can be read; the failure on the agent's is put on its own trace."""
     place = _place_of(error, owner)

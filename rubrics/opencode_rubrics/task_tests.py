@@ -27,12 +27,12 @@ from rollout_sandbox.toolbox.archives import unpack_archive, unpack_new
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
 from rollout_sandbox.toolbox.command import CommandResult, run_command
-from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
+from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, SecondSandboxOptions, scoring_of
 from rollout_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
 from rollout_sandbox.toolbox.workdir import workdir_of
 from verifiers.v1.utils.artifacts import ARTIFACTS_DIR, MAX_ARTIFACT_BYTES
 
-from opencode_rubrics.reward_file import Verdict, read_verdict
+from opencode_rubrics.reward_file import RewardFileVerdict, read_verdict
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, note_unreadable, task_field
 from opencode_rubrics.swe.reader import ReaderError, reader
 from opencode_rubrics.swe.tree import TreeError
@@ -84,7 +84,7 @@ def _lacks(line: str) -> bool:
     return make is not None and _MAKE_FAILED.search(line, make.end()) is not None
 
 
-class VerifierBox(BaseModel):
+class VerifierSandbox(BaseModel):
     """A sandbox of the tests' own."""
 
     model_config = ConfigDict(frozen=True)
@@ -110,7 +110,7 @@ class StagedTests(BaseModel):
     """Seconds that the script has."""
     env: dict[str, str] = Field(default_factory=dict)
     """Variables of the script."""
-    box: VerifierBox | None = None
+    box: VerifierSandbox | None = None
     """The sandbox of its own; None scores where the agent worked."""
 
 
@@ -120,7 +120,7 @@ class TestRun:
 
     __test__ = False  # no test of pytest's
 
-    verdict: Verdict
+    verdict: RewardFileVerdict
     script: CommandResult | None = None
     """None if it never ran."""
 
@@ -212,28 +212,28 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
                 except ScoringError as error:
                     problem = str(error)
             if problem:
-                return TestRun(Verdict(problem=f"the tests could not be staged: {problem}"))
+                return TestRun(RewardFileVerdict(problem=f"the tests could not be staged: {problem}"))
             script = await _run_script(runtime, tests, workdir, home)
         if home.failure:
             raise ScoringError(f"the tests run agent code, and it could not be kept apart: {home.failure}")
         if script.timed_out:
-            return TestRun(Verdict(problem=f"{SCRIPT} did not end within {tests.timeout:g} s"), script)
+            return TestRun(RewardFileVerdict(problem=f"{SCRIPT} did not end within {tests.timeout:g} s"), script)
         verdict = await read_verdict(runtime, self.config.reward_key, self.config.reward_min, self.config.reward_max)
         if verdict.problem:
-            verdict = Verdict(problem=f"{verdict.problem} ({SCRIPT}: {script.ending()})")
+            verdict = RewardFileVerdict(problem=f"{verdict.problem} ({SCRIPT}: {script.ending()})")
         return TestRun(verdict, script)
 
     async def _run_apart(
-        self, tests: StagedTests, box: VerifierBox, scoring: Scoring, runtime: vf.Runtime | None, workdir: str
+        self, tests: StagedTests, box: VerifierSandbox, scoring: Scoring, runtime: vf.Runtime | None, workdir: str
     ) -> TestRun:
         """The tests in the sandbox of their own, with the artifacts of `runtime` where there is one."""
         there = box.workdir or workdir
-        async with scoring.second_sandbox(BoxOrder(box.image, box.workdir, box.env)) as apart:
+        async with scoring.second_sandbox(SecondSandboxOptions(box.image, box.workdir, box.env)) as apart:
             if runtime is not None:
                 try:
                     await _carry_artifacts(box.artifacts, (runtime, workdir), (apart, there))
                 except _ArtifactProblem as error:
-                    return TestRun(Verdict(problem=str(error)))
+                    return TestRun(RewardFileVerdict(problem=str(error)))
             return await self._run(apart, tests, there, exposed=False)
 
     async def _blamed(self, tests: StagedTests, scoring: Scoring, workdir: str, problem: str) -> str:

@@ -16,7 +16,7 @@ from opencode_rubrics.cache import cache_root
 from verifiers.v1.harnesses import PiHarness, PiHarnessConfig
 
 from tests.support.rows import script, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("sandboxes")]
 
@@ -80,7 +80,7 @@ class HoldingPolicy:
 
 async def play(
     home: UserHome, harness: str, policy: ScriptPolicy | HoldingPolicy, rows: Path, *more: str
-) -> tuple[Finished, int]:
+) -> tuple[FinishedEvaluation, int]:
     """Run the rows with a harness; returns the run and how many requests the model got."""
     async with ScriptedModel(policy) as model:
         arguments = ["opencode-env", "--env.taskset.dataset", str(rows), "--env.agent.harness.id", harness, *more]
@@ -97,7 +97,7 @@ def holding() -> HoldingPolicy:
 
 
 @pytest.fixture(scope="module")
-def runs(shared_home: UserHome, holding: HoldingPolicy) -> Mapping[str, Finished]:
+def runs(shared_home: UserHome, holding: HoldingPolicy) -> Mapping[str, FinishedEvaluation]:
     """All runs, by harness; one after the other, since each is busy enough for two cores."""
     # Environments of scripts are made once for this machine.
     for name in ("confined-scripts", "confined-script-locks"):
@@ -108,7 +108,7 @@ def runs(shared_home: UserHome, holding: HoldingPolicy) -> Mapping[str, Finished
     one = write_rows(shared_home.root / "one.jsonl", [ROWS["right"]])
     all_rows = write_rows(shared_home.root / "all.jsonl", list(ROWS.values()))
 
-    async def run() -> Mapping[str, Finished]:
+    async def run() -> Mapping[str, FinishedEvaluation]:
         # A first download, which may take a while, is not on the clock of a run.
         await harness_binds(PiHarness(PiHarnessConfig(id="pi", version=PI)))
         mini, _ = await play(shared_home, "mini_swe_agent", PLAIN, one, *NO_PRICES)
@@ -119,7 +119,9 @@ def runs(shared_home: UserHome, holding: HoldingPolicy) -> Mapping[str, Finished
 
 
 @pytest.mark.parametrize("harness", ["mini_swe_agent", "pi"])
-def test_its_agent_works_in_the_sandbox_and_is_scored_there(runs: Mapping[str, Finished], harness: str) -> None:
+def test_its_agent_works_in_the_sandbox_and_is_scored_there(
+    runs: Mapping[str, FinishedEvaluation], harness: str
+) -> None:
     finished = runs[harness]
     assert finished.exit_code == 0, finished.log
     for name in ("right", "wrong") if harness == "pi" else ("right",):
@@ -133,14 +135,14 @@ def test_its_agent_works_in_the_sandbox_and_is_scored_there(runs: Mapping[str, F
 
 
 def test_an_agent_that_holds_every_lock_does_not_stall_its_neighbours(
-    runs: Mapping[str, Finished], holding: HoldingPolicy
+    runs: Mapping[str, FinishedEvaluation], holding: HoldingPolicy
 ) -> None:
     assert runs["pi"].trace("holds").reward == 1.0, runs["pi"].log
     held = holding.events.index("lock held")
     assert held < holding.events.index("wrong starts") < holding.events.index("holds ends")
 
 
-def test_what_is_shown_names_no_registry_and_has_no_lock(runs: Mapping[str, Finished]) -> None:
+def test_what_is_shown_names_no_registry_and_has_no_lock(runs: Mapping[str, FinishedEvaluation]) -> None:
     assert runs["pi"].exit_code == 0
     trees = [path for path in (cache_root() / "harness-files").iterdir() if path.is_dir()]
     assert {path.name.rpartition("-")[0] for path in trees} >= {"node", "pi"}
@@ -149,7 +151,7 @@ def test_what_is_shown_names_no_registry_and_has_no_lock(runs: Mapping[str, Fini
     assert not [name for name in names if name.endswith(".lock")]
 
 
-def test_nothing_is_left_behind(runs: Mapping[str, Finished], shared_home: UserHome) -> None:
+def test_nothing_is_left_behind(runs: Mapping[str, FinishedEvaluation], shared_home: UserHome) -> None:
     assert all(finished.exit_code == 0 for finished in runs.values())
     assert shared_home.leftovers() == []
 

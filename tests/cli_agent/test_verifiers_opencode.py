@@ -17,7 +17,7 @@ from rollout_sandbox.compat import AFTER_0_4_0
 
 from tests.support.opencode2 import SUPPORTED, npm_with_opencode2
 from tests.support.rows import write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [
     pytest.mark.slow,
@@ -51,7 +51,7 @@ class Policy:
 
 
 @pytest.fixture(scope="module")
-def finished(shared_home: UserHome) -> Finished:
+def finished(shared_home: UserHome) -> FinishedEvaluation:
     """One run of all rows, one at a time, and tried again: OpenCode 2 gives up on a machine that is too busy."""
     home = shared_home
     env = {
@@ -75,7 +75,9 @@ def finished(shared_home: UserHome) -> Finished:
 
 
 @pytest.mark.parametrize(("name", "reward"), [("right", 1.0), ("wrong", 0.0), ("curious", 1.0)])
-def test_its_agent_works_in_our_sandbox_and_is_scored_there(finished: Finished, name: str, reward: float) -> None:
+def test_its_agent_works_in_our_sandbox_and_is_scored_there(
+    finished: FinishedEvaluation, name: str, reward: float
+) -> None:
     assert finished.exit_code == 0, finished.log
     trace = finished.trace(name)
     assert (trace.ok, trace.reward, trace.stop_condition) == (True, reward, "agent_completed"), finished.log
@@ -86,11 +88,11 @@ def test_its_agent_works_in_our_sandbox_and_is_scored_there(finished: Finished, 
     assert trace.agent.config.runtime.type == "subprocess"
 
 
-def test_our_metrics_are_on_its_trace(finished: Finished) -> None:
+def test_our_metrics_are_on_its_trace(finished: FinishedEvaluation) -> None:
     metrics = finished.trace("right").metrics
     assert (metrics["num_turns"], metrics["total_tool_calls"], metrics["agent_error"]) == (2, 1, 0)
 
 
-def test_nothing_is_left_behind(finished: Finished, shared_home: UserHome) -> None:
+def test_nothing_is_left_behind(finished: FinishedEvaluation, shared_home: UserHome) -> None:
     assert finished.exit_code == 0
     assert shared_home.leftovers() == []

@@ -5,24 +5,24 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from opencode_search import Endpoint, EndpointDown, Options, Unreadable, open_page, text_of
+from opencode_search import SearchEndpoint, SearchEndpointDown, SearchOptions, UnreadablePage, open_page, text_of
 from opencode_search.endpoint import CONTROL
 from opencode_search.pages import MAX_PAGE_BYTES, is_public
 
 from tests.deepdive.fake_web import KEY, FakeWeb, fake_web
 
 
-def options(fake: FakeWeb, **more: Any) -> Options:
+def options(fake: FakeWeb, **more: Any) -> SearchOptions:
     """Options for the fake endpoint."""
-    return Options(url=f"{fake.url}/search", **more)
+    return SearchOptions(url=f"{fake.url}/search", **more)
 
 
 async def test_results_are_listed_and_bounded_and_the_key_goes_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEARCH_API_KEY", KEY)
     async with fake_web() as fake:
-        found = await Endpoint(options(fake)).search("how many " * 100, 99)
+        found = await SearchEndpoint(options(fake)).search("how many " * 100, 99)
         fake.results = []
-        nothing = await Endpoint(options(fake, key_prefix="Bearer ")).search("x", -3)
+        nothing = await SearchEndpoint(options(fake, key_prefix="Bearer ")).search("x", -3)
     assert found.startswith(f"1. Wall of stones\n{fake.url}/page\nsss")
     assert len(found) < 1000
     assert nothing == "Nothing was found."
@@ -40,8 +40,8 @@ async def test_an_endpoint_that_does_not_answer_our_query_either_is_down(
     monkeypatch.setattr("opencode_search.endpoint.PATIENCE", 30.0 if status == 401 else 0.25)
     async with fake_web() as fake:
         fake.status = status
-        with pytest.raises(EndpointDown, match=f"HTTP {status}"):
-            await Endpoint(options(fake)).search("x", 1)
+        with pytest.raises(SearchEndpointDown, match=f"HTTP {status}"):
+            await SearchEndpoint(options(fake)).search("x", 1)
         assert {query["q"] for query in fake.asked} == {"x", CONTROL}
         assert len(fake.asked) == asked if status == 401 else len(fake.asked) >= 4
 
@@ -50,7 +50,7 @@ async def test_an_endpoint_that_does_not_answer_our_query_either_is_down(
 async def test_a_query_that_alone_is_refused_is_an_answer(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opencode_search.endpoint.PAUSE", 0.01)
     async with fake_web() as fake:
-        fake.status, fake.refused, endpoint = status, "union select", Endpoint(options(fake))
+        fake.status, fake.refused, endpoint = status, "union select", SearchEndpoint(options(fake))
         with pytest.raises(ValueError, match=f"refused this query .HTTP {status}"):
             await endpoint.search("1 union select 2", 1)
         assert await endpoint.search("x", 1)
@@ -61,7 +61,7 @@ async def test_a_flood_is_told_to_wait_and_brings_nothing_down(monkeypatch: pyte
     monkeypatch.setattr("opencode_search.endpoint.PAUSE", 0.01)
     async with fake_web() as fake:
         fake.allowed, fake.busy = 3, 5
-        endpoint = Endpoint(options(fake))
+        endpoint = SearchEndpoint(options(fake))
         found = await asyncio.gather(*(endpoint.search("x", 1) for _ in range(30)), return_exceptions=True)
     told = {str(one) for one in found if isinstance(one, Exception)}
     assert told == {"more than 20 searches in a minute; go on with what was found"}
@@ -76,7 +76,7 @@ async def test_a_packed_page_takes_no_more_memory_than_a_plain_one() -> None:
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        with pytest.raises(Unreadable, match="packed by 'gzip, gzip'"):
+        with pytest.raises(UnreadablePage, match="packed by 'gzip, gzip'"):
             await open_page(f"{fake.url}/packed?twice=1", 0, private=True)
     assert peak < 100 * MAX_PAGE_BYTES  # a body, its text and the list of its pieces
 
@@ -90,7 +90,7 @@ async def test_a_page_is_read_as_text_in_parts(monkeypatch: pytest.MonkeyPatch) 
         assert "[characters 0 to 2000 of 5000; go on with start=2000]" in first
         assert last == "abcdefghij"
         for name, told in (("gone", "HTTP 404"), ("picture", "image/png"), ("round", "too often")):
-            with pytest.raises(Unreadable, match=told):
+            with pytest.raises(UnreadablePage, match=told):
                 await open_page(f"{fake.url}/{name}", 0, private=True)
 
 
@@ -104,7 +104,7 @@ async def test_a_page_is_read_as_text_in_parts(monkeypatch: pytest.MonkeyPatch) 
 )  # fmt: skip
 async def test_only_public_addresses_are_opened(url: str) -> None:
     async with fake_web() as fake:
-        with pytest.raises(Unreadable, match=r"not a public address|only http|not an address|there is no"):
+        with pytest.raises(UnreadablePage, match=r"not a public address|only http|not an address|there is no"):
             await open_page(url.format(fake.url), 0)
 
 
@@ -112,7 +112,7 @@ async def test_a_redirect_is_checked_as_well(monkeypatch: pytest.MonkeyPatch) ->
     async with fake_web() as fake:
         # The loopback counts as public, and nothing else does.
         monkeypatch.setattr("opencode_search.pages.is_public", lambda at: at == "127.0.0.1" or is_public(at))
-        with pytest.raises(Unreadable, match=r"169\.254\.169\.254 is not a public address"):
+        with pytest.raises(UnreadablePage, match=r"169\.254\.169\.254 is not a public address"):
             await open_page(f"{fake.url}/inside", 0)
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_runs.command import BadInputError
-from opencode_runs.difficulty.rate import Rating, Source, figures, rate
+from opencode_runs.difficulty.rate import AttemptSource, Rating, figures, rate
 
 from tests.difficulty.lines import attempts, episode, trace, write_run
 
-SMALL = Source("probe", "small")
+SMALL = AttemptSource("probe", "small")
 
 
-def rewards(rating: Rating, source: Source = SMALL) -> dict[str, float | None]:
+def rewards(rating: Rating, source: AttemptSource = SMALL) -> dict[str, float | None]:
     return {key: tally.avg_reward for key, tally in rating.sources[source].tasks.items()}
 
 
@@ -24,7 +24,7 @@ def test_episodes_are_grouped_by_task_and_model(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [*attempts("a", 1, 0), *attempts("b", 0), *attempts("a", 1, model="large")])
     rating = rate([run])
     assert rewards(rating) == {"a": 0.5, "b": 0.0}
-    assert rewards(rating, Source("probe", "large")) == {"a": 1.0}
+    assert rewards(rating, AttemptSource("probe", "large")) == {"a": 1.0}
 
 
 def test_several_runs_of_one_model_are_pooled(tmp_path: Path) -> None:

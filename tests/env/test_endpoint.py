@@ -25,7 +25,7 @@ from verifiers.v1.trace import Error
 from tests.support.replies import bash, faulty
 from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.served_app import served
-from tests.support.user_home import Finished, UserHome, closed_port
+from tests.support.user_home import FinishedEvaluation, UserHome, closed_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -62,7 +62,7 @@ class NoKey(Engine):
     status = 401
 
 
-Runs = dict[str, tuple[Finished, list[Any]]]
+Runs = dict[str, tuple[FinishedEvaluation, list[Any]]]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def runs(shared_home: UserHome) -> Runs:
 
     async def play(
         name: str, *arguments: str, kind: type[ScriptedModel] = Engine, policy: Any = works, url: str = "", **env: str
-    ) -> tuple[str, Finished, list[Any]]:
+    ) -> tuple[str, FinishedEvaluation, list[Any]]:
         async with kind(policy) as model:
             finished = await home.run(name, url or model.base_url, *arguments, env=env)
             return name, finished, [request.body for request in model.requests]
@@ -101,7 +101,7 @@ def runs(shared_home: UserHome) -> Runs:
     return asyncio.run(play_all())
 
 
-def last_line(finished: Finished) -> str:
+def last_line(finished: FinishedEvaluation) -> str:
     return finished.log.strip().splitlines()[-1]
 
 

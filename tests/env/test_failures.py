@@ -11,7 +11,7 @@ from rollout_sandbox.compat import AFTER_0_4_0
 
 from tests.support.replies import bash
 from tests.support.rows import probe, probe_arguments, write_rows
-from tests.support.user_home import Finished, UserHome, closed_port
+from tests.support.user_home import FinishedEvaluation, UserHome, closed_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -27,7 +27,7 @@ BAD_ROWS: list[dict[str, object]] = [
 ]
 
 
-Runs = dict[str, tuple[Finished, str]]
+Runs = dict[str, tuple[FinishedEvaluation, str]]
 """By name, with the bodies of the requests that reached their models."""
 
 
@@ -51,7 +51,9 @@ def runs(shared_home: UserHome) -> Runs:
     bad = write_rows(home.root / "bad.jsonl", BAD_ROWS)
     foreign = probe_arguments(rows)
 
-    async def play(name: str, *arguments: str, path: str | None = None, url: str = "") -> tuple[str, Finished, str]:
+    async def play(
+        name: str, *arguments: str, path: str | None = None, url: str = ""
+    ) -> tuple[str, FinishedEvaluation, str]:
         env = {} if path is None else {"PATH": path}
         async with ScriptedModel(ScriptPolicy.of(bash("touch made"), Reply(text="done"))) as model:
             finished = await home.run(name, url or model.base_url, *arguments, env=env)

@@ -10,7 +10,7 @@ from opencode_env.scripted_model.policy import ChatRequest
 
 from tests.support.replies import bash
 from tests.support.rows import probe, probe_arguments, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 from tests.support.versions import reaching
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
@@ -43,14 +43,16 @@ class SandboxKiller:
 
 
 @pytest.fixture(scope="module")
-def finished(shared_home: UserHome) -> Finished:
+def finished(shared_home: UserHome) -> FinishedEvaluation:
     """Both rows, one after the other, with one retry for each episode."""
     arguments = probe_arguments(write_rows(shared_home.root / "rows.jsonl", ROWS))
     arguments += ["--env.retries.max-retries", "1", "-c", "1"]
     return asyncio.run(shared_home.play("foreign", SandboxKiller(shared_home), *arguments))
 
 
-def test_the_environments_id_brings_opencode_and_the_confined_sandbox_to_any_taskset(finished: Finished) -> None:
+def test_the_environments_id_brings_opencode_and_the_confined_sandbox_to_any_taskset(
+    finished: FinishedEvaluation,
+) -> None:
     trace = finished.trace("plain")
     assert (trace.ok, trace.reward) == (True, 1.0), finished.log
     assert trace.agent is not None
@@ -61,17 +63,21 @@ def test_the_environments_id_brings_opencode_and_the_confined_sandbox_to_any_tas
     assert trace.metrics["bash_calls"] == 1.0
 
 
-def test_a_task_that_asks_for_no_network_gets_the_confined_sandbox_and_its_agent_is_told(finished: Finished) -> None:
+def test_a_task_that_asks_for_no_network_gets_the_confined_sandbox_and_its_agent_is_told(
+    finished: FinishedEvaluation,
+) -> None:
     trace = finished.trace("offline")
     assert (trace.ok, trace.reward) == (True, 1.0), finished.log
     assert "External network access is disabled." in str(trace.nodes[0].message.content)
 
 
-def test_a_task_that_asks_for_a_host_is_refused(finished: Finished) -> None:
+def test_a_task_that_asks_for_a_host_is_refused(finished: FinishedEvaluation) -> None:
     assert finished.error("one-host").startswith("TaskError: the task asks for a network with example.com")
 
 
-def test_an_episode_whose_sandbox_died_is_played_again_in_a_new_one(finished: Finished, shared_home: UserHome) -> None:
+def test_an_episode_whose_sandbox_died_is_played_again_in_a_new_one(
+    finished: FinishedEvaluation, shared_home: UserHome
+) -> None:
     episode = finished.episode("dies-once")
     assert episode.ok, finished.log
     assert episode.traces[-1].reward == 1.0

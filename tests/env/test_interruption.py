@@ -16,7 +16,7 @@ from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from tests.support.held_model import HeldModel
 from tests.support.replies import bash, faulty
 from tests.support.rows import probe, probe_arguments, script, write_rows
-from tests.support.user_home import Finished, Running, UserHome, is_closed
+from tests.support.user_home import FinishedEvaluation, RunningEvaluation, UserHome, is_closed
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
@@ -38,12 +38,12 @@ HOOKS = ["env-first", "task", "rubric", "env-last"]
 class Interrupted:
     """What a run left after its signals."""
 
-    finished: Finished
+    finished: FinishedEvaluation
     journal: list[dict[str, Any]]
     leftovers: list[str]
 
 
-async def in_the_middle(home: UserHome, model: ScriptedModel, evaluation: Running) -> None:
+async def in_the_middle(home: UserHome, model: ScriptedModel, evaluation: RunningEvaluation) -> None:
     """Wait until every rollout is where it shall be interrupted."""
 
     def everywhere() -> bool:

@@ -11,7 +11,7 @@ from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from tests.support.machine import slowdown
 from tests.support.replies import bash, faulty
 from tests.support.rows import no_process, probe, probe_arguments, script, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -42,7 +42,7 @@ SCRIPTS = [
 class Played:
     """The run, its journal, and the prompts that reached the model."""
 
-    finished: Finished
+    finished: FinishedEvaluation
     journal: list[dict[str, Any]]
     prompts: str
 
@@ -60,7 +60,7 @@ def played(shared_home: UserHome) -> Played:
     dataset = write_rows(shared_home.root / "rows.jsonl", rows)
     journal = shared_home.root / "journal.jsonl"
 
-    async def run() -> tuple[Finished, str]:
+    async def run() -> tuple[FinishedEvaluation, str]:
         policy = ScriptPolicy(*SCRIPTS, script("", Reply(text="done")).model_copy(update={"match": ""}))
         arguments = [*probe_arguments(dataset, env_id="probe-env"), "-c", "3"]
         async with ScriptedModel(policy) as model:

@@ -14,7 +14,7 @@ from verifiers.v1.types import AssistantMessage
 from tests.rubrics.conftest import trace_of
 from tests.support.replies import bash
 from tests.support.rows import probe, probe_arguments, script, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 HALF = "\ud83d"
 DONE = b"data: [DONE]\n\n"
@@ -80,7 +80,7 @@ def said(**parts: Any) -> Reply:
 
 
 @pytest.fixture(scope="module")
-def played(light_opencode: None, shared_home: UserHome) -> Finished:
+def played(light_opencode: None, shared_home: UserHome) -> FinishedEvaluation:
     """One evaluation whose model and whose programs spell surrogates wherever they can."""
     calls = (ToolCall(name="bash", arguments={}).model_copy(update={"arguments": {"command": f"echo '{HALF}'"}}),)
     tool = bash("printf 'a\\xed\\xa0\\xbdb\\n'; touch \"$(printf 'x\\xff')\"; ls")
@@ -99,7 +99,7 @@ def played(light_opencode: None, shared_home: UserHome) -> Finished:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["text", "reasoning", "arguments", "files", "sound"])
-def test_every_rollout_is_scored_and_written(played: Finished, name: str) -> None:
+def test_every_rollout_is_scored_and_written(played: FinishedEvaluation, name: str) -> None:
     assert played.exit_code == 0, played.log
     trace = played.trace(name)
     assert trace.ok, trace.errors
@@ -107,5 +107,5 @@ def test_every_rollout_is_scored_and_written(played: Finished, name: str) -> Non
 
 
 @pytest.mark.slow
-def test_what_was_sampled_stays_visible(played: Finished) -> None:
+def test_what_was_sampled_stays_visible(played: FinishedEvaluation) -> None:
     assert [message.content for message in played.trace("text").assistant_messages] == ["one�", "Done�."]

@@ -12,7 +12,7 @@ from rollout_sandbox.podman import PodmanConfig
 
 from tests.support.replies import bash
 from tests.support.rows import probe, write_rows
-from tests.support.user_home import Finished, UserHome, podman_containers
+from tests.support.user_home import FinishedEvaluation, UserHome, podman_containers
 
 pytestmark = [pytest.mark.opencode, pytest.mark.podman, pytest.mark.slow]
 
@@ -28,7 +28,7 @@ def podman(image: str) -> Sequence[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(shared_home: UserHome, podman_image: str) -> dict[str, Finished]:
+def runs(shared_home: UserHome, podman_image: str) -> dict[str, FinishedEvaluation]:
     """The samples through our environment, and a foreign taskset with nothing of ours but the harness."""
     home = shared_home
     samples = [json.loads(line) for line in SAMPLES_PATH.read_text().splitlines()]
@@ -39,7 +39,7 @@ def runs(shared_home: UserHome, podman_image: str) -> dict[str, Finished]:
     foreign = ["--env.taskset.id", "probe-tasks", "--env.taskset.rows", str(rows)]
     harness_alone = [*foreign, "--env.agent.harness.id", "opencode-env", *podman(podman_image)]
 
-    async def both() -> dict[str, Finished]:
+    async def both() -> dict[str, FinishedEvaluation]:
         made = ScriptPolicy.of(bash("touch made"), Reply(text="done"))
         played, alone = await asyncio.gather(
             home.play("samples", SamplesPolicy(1.0), *through_env), home.play("alone", made, *harness_alone)
@@ -49,7 +49,7 @@ def runs(shared_home: UserHome, podman_image: str) -> dict[str, Finished]:
     return asyncio.run(both())
 
 
-def test_the_samples_are_solved_in_containers(runs: dict[str, Finished]) -> None:
+def test_the_samples_are_solved_in_containers(runs: dict[str, FinishedEvaluation]) -> None:
     finished = runs["samples"]
     assert finished.exit_code == 0, finished.log
     for name in SAMPLES:
@@ -61,7 +61,7 @@ def test_the_samples_are_solved_in_containers(runs: dict[str, Finished]) -> None
     assert len(finished.lines) == len(SAMPLES)
 
 
-def test_the_harness_alone_runs_on_a_foreign_taskset_in_a_container(runs: dict[str, Finished]) -> None:
+def test_the_harness_alone_runs_on_a_foreign_taskset_in_a_container(runs: dict[str, FinishedEvaluation]) -> None:
     finished = runs["alone"]
     trace = finished.trace("alone")
     assert (trace.ok, trace.reward) == (True, 1.0), finished.log
@@ -69,7 +69,9 @@ def test_the_harness_alone_runs_on_a_foreign_taskset_in_a_container(runs: dict[s
     assert finished.lines == []
 
 
-def test_a_borrowed_container_is_removed_by_its_owner(runs: dict[str, Finished], shared_home: UserHome) -> None:
+def test_a_borrowed_container_is_removed_by_its_owner(
+    runs: dict[str, FinishedEvaluation], shared_home: UserHome
+) -> None:
     """verifiers marks the box of a borrowed run, and its container runtimes never remove a box with that mark."""
     names = {
         trace.agent.runtime.id
@@ -84,5 +86,5 @@ def test_a_borrowed_container_is_removed_by_its_owner(runs: dict[str, Finished],
     assert shared_home.leftovers() == []
 
 
-def test_a_run_in_containers_needs_no_bubblewrap(runs: dict[str, Finished]) -> None:
+def test_a_run_in_containers_needs_no_bubblewrap(runs: dict[str, FinishedEvaluation]) -> None:
     assert not re.search("bwrap|bubblewrap", runs["samples"].log)

@@ -24,7 +24,7 @@ from verifiers.v1.utils.retries import RetryState
 from tests.support.podman import SUITES_IMAGE, base_image
 from tests.support.replies import bash
 from tests.support.rows import probe, probe_arguments, script, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 RULE = {"type": "AgentError", "max_retries": 1}
 
@@ -73,7 +73,7 @@ def test_the_default_alone_tries_nothing_again() -> None:
 def test_an_agent_that_kills_its_opencode_gets_no_second_try(home: UserHome, rules: Iterable[str], starts: int) -> None:
     rows = write_rows(home.root / "rows.jsonl", [probe("one")])
 
-    async def run() -> tuple[Finished, int]:
+    async def run() -> tuple[FinishedEvaluation, int]:
         async with ScriptedModel(ScriptPolicy.of(bash("pkill -9 opencode; kill -9 $PPID"), Reply(text="x"))) as model:
             unscored = ("--env.agent-errors", "error")
             arguments = [*probe_arguments(rows), *unscored, "--env.retries.max-retries", "2", *rules]
@@ -121,7 +121,7 @@ def test_a_sample_that_cannot_be_scored_is_a_zero_at_once_and_no_second_try(home
         script("fine", Reply(text="1")),
     )
 
-    async def run() -> tuple[Finished, int]:
+    async def run() -> tuple[FinishedEvaluation, int]:
         async with ScriptedModel(ScriptPolicy(*scripts)) as model:
             arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), "--env.retries.max-retries", "4"]
             path = {"PYTHONPATH": str(home.root)}
@@ -170,7 +170,7 @@ def test_a_container_that_ends_after_a_tool_call_gets_no_second_try_wherever_tha
         word for key, value in chosen.items() for word in (f"--env.agent.runtime.{key.replace('_', '-')}", value)
     ]
 
-    async def run() -> tuple[Finished, int]:
+    async def run() -> tuple[FinishedEvaluation, int]:
         ended: set[str] = set()
         async with ScriptedModel(ScriptPolicy(*scripts)) as model:
             ending = asyncio.create_task(end_containers(ended))

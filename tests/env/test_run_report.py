@@ -175,7 +175,7 @@ def test_what_does_not_fit_the_machine_is_told_with_what_does(monkeypatch: pytes
 
 
 def test_no_other_process_is_watched() -> None:
-    report = evaluation.RunReport(local=True, limited=False)
+    report = evaluation.EvaluationReport(local=True, limited=False)
     assert not report.active
     report.plan(3)
     report.begin(None)

@@ -20,7 +20,7 @@ from verifiers.v1.trace import WireTrace
 from tests.support.held_model import HeldModel
 from tests.support.machine import slowdown
 from tests.support.sizes import size
-from tests.support.user_home import Finished, UserHome, is_closed
+from tests.support.user_home import FinishedEvaluation, UserHome, is_closed
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
@@ -35,7 +35,7 @@ PARTIAL = ("csv-report", "rotate-logs", "pig-latin")
 class Played:
     """A run with what the model saw of it."""
 
-    finished: Finished
+    finished: FinishedEvaluation
     requests: int
     peak: int
     """The most calls in flight at once."""

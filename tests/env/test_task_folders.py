@@ -10,7 +10,7 @@ from opencode_env.scripted_model import Reply, Script, ScriptPolicy
 from tests.env.test_podman import podman
 from tests.support.light_opencode import REAL
 from tests.support.replies import bash
-from tests.support.user_home import Finished, UserHome, podman_containers
+from tests.support.user_home import FinishedEvaluation, UserHome, podman_containers
 from tests.task_folders.folders import BROKEN, CONTAINERS, FOLDERS, SOLVED, oracle
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
@@ -28,27 +28,29 @@ def oracles(folder: Path) -> ScriptPolicy:
     return ScriptPolicy(*scripts)
 
 
-def played(home: UserHome, name: str, dataset: Path, policy: ScriptPolicy, *arguments: str, **env: str) -> Finished:
+def played(
+    home: UserHome, name: str, dataset: Path, policy: ScriptPolicy, *arguments: str, **env: str
+) -> FinishedEvaluation:
     """One run over a folder."""
     words = ["opencode-env", "--env.taskset.dataset", str(dataset), "-c", "2", *arguments]
     return asyncio.run(home.play(name, policy, *words, env=env))
 
 
 @pytest.fixture(scope="module")
-def solved(shared_home: UserHome) -> Finished:
+def solved(shared_home: UserHome) -> FinishedEvaluation:
     """The tasks and the broken one, played by the oracle in the confined sandbox."""
     folder = shutil.copytree(TASKS, shared_home.root / "tasks")
     shutil.copytree(BROKEN, folder / BROKEN.name)
     return played(shared_home, "oracle", folder, oracles(folder))
 
 
-def test_the_oracle_scores_one_on_every_task(solved: Finished, shared_home: UserHome) -> None:
+def test_the_oracle_scores_one_on_every_task(solved: FinishedEvaluation, shared_home: UserHome) -> None:
     assert {name: solved.trace(name).reward for name in SOLVED} == dict.fromkeys(SOLVED, 1.0), solved.log
     assert len(SOLVED) >= 6
     assert shared_home.leftovers() == []
 
 
-def test_tests_that_are_broken_are_an_error(solved: Finished) -> None:
+def test_tests_that_are_broken_are_an_error(solved: FinishedEvaluation) -> None:
     trace = solved.trace(BROKEN.name)
     assert not trace.ok
     assert trace.reward in (None, 0.0)

@@ -10,7 +10,7 @@ from opencode_env.scripted_model import Reply, ScriptPolicy
 
 from tests.support.replies import bash
 from tests.support.rows import no_process, script, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -19,7 +19,7 @@ SLEEP = f"sleep 900.{os.getpid()}"
 
 
 @pytest.fixture(scope="module")
-def finished(shared_home: UserHome) -> Finished:
+def finished(shared_home: UserHome) -> FinishedEvaluation:
     """One row that leaves a process of another session behind."""
     scratch = shared_home.root / "scratch"
     (shared_home.root / "somebodys-link").symlink_to("/proc/self/cmdline")
@@ -45,28 +45,32 @@ def outside(home: UserHome) -> set[Path]:
     return {path for pattern in named for path in Path("/").glob(pattern)} | {*runtimes}
 
 
-def test_it_runs_on_this_machine_when_told_so(finished: Finished, shared_home: UserHome) -> None:
+def test_it_runs_on_this_machine_when_told_so(finished: FinishedEvaluation, shared_home: UserHome) -> None:
     trace = finished.trace("free")
     assert trace.ok, trace.errors
     assert (shared_home.root / "scratch" / "made").exists()
     assert trace.info["verify"][0]["exit_code"] == 0
 
 
-def test_what_others_have_in_the_temporary_directory_is_left_alone(finished: Finished, shared_home: UserHome) -> None:
+def test_what_others_have_in_the_temporary_directory_is_left_alone(
+    finished: FinishedEvaluation, shared_home: UserHome
+) -> None:
     """The agent's own one is cleared of links into /proc."""
     assert shared_home.root.is_relative_to(tempfile.gettempdir())
     assert (shared_home.root / "somebodys-link").is_symlink()
 
 
-def test_the_default_work_directory_is_the_agents_and_the_verifiers(finished: Finished) -> None:
+def test_the_default_work_directory_is_the_agents_and_the_verifiers(finished: FinishedEvaluation) -> None:
     assert finished.trace("default").reward == 1.0
 
 
-def test_what_the_agent_left_running_is_ended_before_the_scoring(finished: Finished, shared_home: UserHome) -> None:
+def test_what_the_agent_left_running_is_ended_before_the_scoring(
+    finished: FinishedEvaluation, shared_home: UserHome
+) -> None:
     assert finished.trace("free").info["verify"][1]["exit_code"] == 0
     assert finished.trace("free").reward == 1.0
     assert shared_home.processes() == {}
 
 
-def test_verifiers_warning_about_the_local_system_is_shown(finished: Finished) -> None:
+def test_verifiers_warning_about_the_local_system_is_shown(finished: FinishedEvaluation) -> None:
     assert "is running in the subprocess runtime on the local system" in finished.log

@@ -22,7 +22,7 @@ from tests.support.light_opencode import REAL, light_opencode_in_place
 from tests.support.programs import finished
 from tests.support.replies import call
 from tests.support.rows import probe, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
@@ -73,7 +73,7 @@ class Alone:
 
     environment: Path
     command: subprocess.CompletedProcess[str]
-    evaluation: Finished | None
+    evaluation: FinishedEvaluation | None
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def alone(wheels: dict[str, Path], shared_home: UserHome, tmp_path_factory: pyte
     def policy(request: ChatRequest, /) -> Reply:
         return Reply(text="done") if request.turn else call("bash", command="echo hello > /app/made.txt")
 
-    async def run() -> Finished:
+    async def run() -> FinishedEvaluation:
         program = environment.parent / "vf-eval"
         program.write_text(f'#!/bin/sh\nexec {environment}/bin/vf-eval "$@"\n')  # executed, not forked
         program.chmod(0o755)
@@ -224,7 +224,7 @@ def test_the_sandbox_serves_an_environment_that_knows_nothing_of_us(alone: Alone
 
 
 @pytest.fixture(scope="module")
-def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
+def runs(installed: Installed, shared_home: UserHome) -> dict[str, FinishedEvaluation]:
     """The commands of the documents, each played by the installed `vf-eval`."""
     rows = write_rows(shared_home.root / "rows.jsonl", [probe("one")])
     for name, place in FILES.items():
@@ -232,7 +232,7 @@ def runs(installed: Installed, shared_home: UserHome) -> dict[str, Finished]:
         (shared_home.work / name).write_text(found)
     path = {"PYTHONPATH": f"{shared_home.work}:{shared_home.environment()['PYTHONPATH']}"}
 
-    async def run() -> dict[str, Finished]:
+    async def run() -> dict[str, FinishedEvaluation]:
         async with ScriptedModel(Policy()) as model:
             return {
                 name: await shared_home.run(
@@ -254,7 +254,7 @@ def test_the_commands_are_those_of_the_documents() -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTED_COMMANDS)
 def test_a_documented_command_runs_from_another_directory(
-    runs: dict[str, Finished], shared_home: UserHome, name: str
+    runs: dict[str, FinishedEvaluation], shared_home: UserHome, name: str
 ) -> None:
     finished = runs[name]
     assert finished.exit_code == 0, finished.log

@@ -8,7 +8,7 @@ from opencode_env.scripted_model import Reply, ScriptPolicy
 
 from tests.support.replies import bash
 from tests.support.rows import script, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -22,7 +22,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def finished(shared_home: UserHome) -> Finished:
+def finished(shared_home: UserHome) -> FinishedEvaluation:
     """Rows that say where they are, with another work directory of the harness."""
     rows = [{**row, "question": f"row {row['id']}:", "setup": "pwd > made-by-setup"} for row in ROWS]
     dataset = str(write_rows(shared_home.root / "rows.jsonl", rows))
@@ -32,13 +32,13 @@ def finished(shared_home: UserHome) -> Finished:
 
 
 @pytest.mark.parametrize("row", ["harness", "task"])
-def test_setup_agent_and_verify_work_in_one_directory(finished: Finished, row: str) -> None:
+def test_setup_agent_and_verify_work_in_one_directory(finished: FinishedEvaluation, row: str) -> None:
     assert finished.exit_code == 0, finished.log
     trace = finished.trace(row)
     assert (trace.ok, trace.reward) == (True, 1.0), trace.info["verify"]
 
 
-def test_the_answer_file_is_looked_for_there(finished: Finished) -> None:
+def test_the_answer_file_is_looked_for_there(finished: FinishedEvaluation) -> None:
     trace = finished.trace("answer")
     assert trace.reward == 1.0
     assert trace.info["answer"] == {"source": "file", "reason": "equal"}

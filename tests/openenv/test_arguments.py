@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from opencode_openenv import OpenCodeEnv
+from opencode_openenv import OpenCodeEnvClient
 from opencode_openenv.model_calls import client_of, resolve_endpoint
 from opencode_openenv.spec import RolloutSpec, read_arguments
 from pydantic import ValidationError
@@ -47,7 +47,7 @@ def test_what_is_wrong_is_said_without_a_library_s_words(wrong: dict[str, Any], 
     call = {"instruction": "do it", "base_url": "http://127.0.0.1:9/v1", "api_key": "a-secret-key", **wrong}
     with pytest.raises(ValueError, match=plain(told)) as by_server:
         read_arguments(call)
-    client = OpenCodeEnv("http://127.0.0.1:9")
+    client = OpenCodeEnvClient("http://127.0.0.1:9")
     with pytest.raises(ValueError, match=plain(told)) as by_client:
         client.run_rollout(**call)
     for refusal in (by_server, by_client):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 import uvicorn
-from opencode_openenv import OpenCodeEnv
+from opencode_openenv import OpenCodeEnvClient
 from opencode_openenv.guard import GuardedApplication, Message, Receive, Send, refusal
 from opencode_openenv.serving import settings_of
 from opencode_openenv.settings import ServerConfig
@@ -66,11 +66,11 @@ def test_a_trainer_that_answers_no_ping_while_it_steps_keeps_its_session() -> No
         """Serves nobody."""
 
     assert (settings_of(application, ServerConfig()).ws_ping_timeout or 0) >= 1800
-    assert OpenCodeEnv("http://127.0.0.1:9")._websocket_ping_timeout_s >= 1800
+    assert OpenCodeEnvClient("http://127.0.0.1:9")._websocket_ping_timeout_s >= 1800
 
 
-@pytest.mark.parametrize("client", [OpenCodeEnv, Tbench2Env])
-async def test_no_error_of_a_connection_shows_the_token(client: type[OpenCodeEnv] | type[Tbench2Env]) -> None:
+@pytest.mark.parametrize("client", [OpenCodeEnvClient, Tbench2Env])
+async def test_no_error_of_a_connection_shows_the_token(client: type[OpenCodeEnvClient] | type[Tbench2Env]) -> None:
     env = client(f"http://127.0.0.1:{closed_port()}", token="a-secret-token")
     with pytest.raises(ConnectionError) as refusal:
         await env.connect()

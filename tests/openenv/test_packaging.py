@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from opencode_openenv import OpenCodeEnv
+from opencode_openenv import OpenCodeEnvClient
 from opencode_openenv.spec import RolloutSpec
 from openenv.cli.__main__ import app
 from openenv.cli._validation import validate_running_environment
@@ -157,7 +157,7 @@ class LocalProvider:
 
 async def test_a_client_from_an_image_has_a_token_of_its_own(home: UserHome) -> None:
     provider = LocalProvider(home)
-    client = await OpenCodeEnv.from_docker_image("an-image", provider)
+    client = await OpenCodeEnvClient.from_docker_image("an-image", provider)
     async with client:
         (tool,) = await client.list_tools()
         assert set(tool.input_schema["properties"]) == set(RolloutSpec.model_fields)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from opencode_openenv.engine import Engine
-from opencode_openenv.model_calls import Endpoint
+from opencode_openenv.model_calls import ModelEndpoint
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.service import RolloutService
 from opencode_openenv.settings import ServerConfig
@@ -21,7 +21,7 @@ class CountingEngine(Engine):
 
     started = 0
 
-    async def rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
+    async def rollout(self, spec: RolloutSpec, endpoint: ModelEndpoint) -> RolloutResult:
         self.started += 1
         return RolloutResult(reward=1.0)
 

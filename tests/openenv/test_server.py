@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from opencode_openenv import OpenCodeEnv, RolloutResult
+from opencode_openenv import OpenCodeEnvClient, RolloutResult
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.support.held_model import HeldModel
@@ -104,7 +104,7 @@ async def test_a_server_that_is_told_to_end_answers_all_callers_first(home: User
 
 async def test_a_server_that_is_killed_leaves_no_process_and_its_callers_hear_of_it(home: UserHome) -> None:
     async with ScriptedModel(SILENT) as silent, running(home) as server:
-        async with OpenCodeEnv(server.url) as env:
+        async with OpenCodeEnvClient(server.url) as env:
             call = asyncio.ensure_future(env.run_rollout(base_url=silent.base_url, model="m", instruction="do it"))
             await until(lambda: silent.active == 1)
             server.process.kill()
@@ -151,9 +151,9 @@ async def test_only_who_has_the_token_is_served_and_no_page_of_a_browser(home: U
     async with ScriptedModel(DONE) as model, running(home, env=token) as server:
         for wrong in (None, "another-token"):
             with pytest.raises(ConnectionError):
-                async with OpenCodeEnv(server.url, token=wrong) as env:
+                async with OpenCodeEnvClient(server.url, token=wrong) as env:
                     await env.reset()
-        async with OpenCodeEnv(server.url, token="a-long-token") as env:
+        async with OpenCodeEnvClient(server.url, token="a-long-token") as env:
             result = await env.run_rollout(base_url=model.base_url, model="m", instruction="do it", verify=["true"])
             assert result.reward == 1.0
         right = {"Authorization": "Bearer a-long-token"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from opencode_openenv.engine import Engine
-from opencode_openenv.model_calls import Endpoint
+from opencode_openenv.model_calls import ModelEndpoint
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.service import RolloutService
 from opencode_openenv.settings import ServerConfig
@@ -109,7 +109,7 @@ def test_recursive_agents_are_served_by_the_environment_that_has_them() -> None:
 class BrokenEngine(Engine):
     """One whose rollouts fail in a way that nobody thought of."""
 
-    async def rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
+    async def rollout(self, spec: RolloutSpec, endpoint: ModelEndpoint) -> RolloutResult:
         raise ValueError("no such thing")
 
 
@@ -132,7 +132,7 @@ class SilentEngine(Engine):
         super().__init__(config)
         self.started = asyncio.Event()
 
-    async def rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
+    async def rollout(self, spec: RolloutSpec, endpoint: ModelEndpoint) -> RolloutResult:
         self.started.set()
         await asyncio.Event().wait()
         raise AssertionError("it never ends")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from opencode_openenv.model_calls import Endpoint, resolve_endpoint
+from opencode_openenv.model_calls import ModelEndpoint, resolve_endpoint
 from opencode_openenv.spec import RolloutSpec
 from pydantic import ValidationError
 
@@ -82,16 +82,16 @@ def test_a_rollouts_longest_time_counts_its_commands() -> None:
 
 def test_explicit_goes_before_the_environment_and_that_before_the_catalog() -> None:
     url, own_model = "http://vllm:8000/v1", {**OWN, "VLLM_MODEL": "own/model"}
-    own = Endpoint(url, "own-vllm", "Qwen/Qwen3.5-4B", disable_thinking=True)
+    own = ModelEndpoint(url, "own-vllm", "Qwen/Qwen3.5-4B", disable_thinking=True)
     assert resolve_endpoint(spec(endpoint="vllm"), OWN) == own
     assert resolve_endpoint(spec(endpoint="vllm"), own_model) == replace(own, model="own/model")
     assert resolve_endpoint(spec(endpoint="vllm"), {"VLLM_URL": url}) == replace(own, api_key="intercepted")
     mine = spec(endpoint="vllm", base_url="http://mine/v1/", api_key="k", model="m", disable_thinking=False)
-    found = Endpoint("http://mine/v1", "k", "m", disable_thinking=False)
+    found = ModelEndpoint("http://mine/v1", "k", "m", disable_thinking=False)
     assert resolve_endpoint(mine, OWN) == found
     bare = resolve_endpoint(spec(base_url="http://mine/v1", model="m"), OWN)
     assert bare == replace(found, api_key="intercepted")
-    openai = Endpoint("https://api.openai.com/v1", "own-openai", "gpt-4o-mini", disable_thinking=False)
+    openai = ModelEndpoint("https://api.openai.com/v1", "own-openai", "gpt-4o-mini", disable_thinking=False)
     assert resolve_endpoint(spec(endpoint="openai"), OWN) == openai
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from opencode_openenv import OpenCodeEnv, RolloutResult
+from opencode_openenv import OpenCodeEnvClient, RolloutResult
 from opencode_openenv.spec import RolloutSpec
 
 from tests.support.openenv_server import RunningServer, spoken_by
@@ -76,7 +76,7 @@ async def test_openenvs_own_clients_run_rollouts(
 
 
 async def test_our_client_runs_rollouts_in_async_code(server: RunningServer) -> None:
-    async with ScriptedModel(POLICY) as model, OpenCodeEnv(server.url) as env:
+    async with ScriptedModel(POLICY) as model, OpenCodeEnvClient(server.url) as env:
         await env.reset()
         require_whole(await env.run_rollout(**call_of(model)))
         with pytest.raises(ValueError, match="template"):
@@ -89,7 +89,7 @@ async def test_a_call_that_our_client_gives_up_ends_its_rollout_and_the_client_g
     silent = ScriptedModel(ScriptPolicy.of(faulty("hang")))
     # One that has answered once: else the time limit below would be the endpoint's silence, and an error.
     stuck = ScriptedModel(ScriptPolicy.of(bash("true"), faulty("hang")))
-    async with silent, stuck, ScriptedModel(POLICY) as model, OpenCodeEnv(server.url) as env:
+    async with silent, stuck, ScriptedModel(POLICY) as model, OpenCodeEnvClient(server.url) as env:
         given_up = asyncio.ensure_future(env.run_rollout(**call_of(silent)))
         await until(lambda: silent.active == 1)
         assert len(server.home.sandboxes()) == 1
@@ -107,10 +107,10 @@ async def test_a_call_that_our_client_gives_up_ends_its_rollout_and_the_client_g
 async def test_our_client_runs_rollouts_in_sync_code(server: RunningServer) -> None:
     def speak(call: dict[str, Any]) -> list[RolloutResult]:
         results = []
-        with OpenCodeEnv(server.url) as env:
+        with OpenCodeEnvClient(server.url) as env:
             env.reset()
             results.append(env.run_rollout(**call))
-        with OpenCodeEnv(server.url).sync() as env:
+        with OpenCodeEnvClient(server.url).sync() as env:
             results.append(env.run_rollout(**call))
         return results
 
@@ -142,7 +142,7 @@ async def test_an_agent_cannot_reach_the_server_that_runs_it(server: RunningServ
     port = server.url.rpartition(":")[2]
     knock = f"bash -c 'echo > /dev/tcp/127.0.0.1/{port}' 2>/dev/null && echo reached || echo not reached"
     policy = ScriptPolicy.of(bash(f"({knock}) > told"), Reply(text="done"))
-    async with ScriptedModel(policy) as model, OpenCodeEnv(server.url) as env:
+    async with ScriptedModel(policy) as model, OpenCodeEnvClient(server.url) as env:
         result = await env.run_rollout(**{**call_of(model), "setup": [knock], "verify": [knock]})
     assert result.files == {"/home/user/workdir/told": "not reached\n"}
     assert result.setup_results[0].stdout == result.verify_results[0].stdout == "not reached\n"

@@ -15,7 +15,7 @@ from rollout_sandbox.confined.supervisor import container_supervisor, processes
 from rollout_sandbox.conformance.subject import LIST_PROCESSES, runs
 from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
 from rollout_sandbox.podman.container import Container, ContainerOptions
-from rollout_sandbox.podman.runtime import Commands
+from rollout_sandbox.podman.runtime import PodmanCommands
 from rollout_sandbox.toolbox.scoring_home import put_own_shell
 from verifiers.v1.errors import SandboxError
 
@@ -175,7 +175,7 @@ async def test_a_container_with_users_of_its_own_is_guarded_too(podman_image: st
         await container.start()
         (made,) = (await container.channel.request("socket")).fds
         os.close(made)
-        commands = Commands(container)
+        commands = PodmanCommands(container)
         assert (await commands.run(["stat", "-c", "%u", "/app/new"], {})).stdout == "0\n"
         await container.channel.request("mark")
         await commands.background(["setpriv", "--reuid=1000", "--clear-groups", "sleep", "2104"], {}, "/tmp/log")
@@ -187,7 +187,7 @@ async def test_a_container_with_users_of_its_own_is_guarded_too(podman_image: st
         await asyncio.to_thread(container.remove)
 
 
-async def shows(commands: Commands, number: str) -> bool:
+async def shows(commands: PodmanCommands, number: str) -> bool:
     """Whether a `sleep` of this many seconds runs in the container."""
     listed = await commands.run(["sh", "-c", LIST_PROCESSES], {})
     return f"sleep {number}" in [line.strip() for line in listed.stdout.splitlines()]

@@ -12,7 +12,7 @@ from tests.support.package_mirror import package_mirror
 from tests.support.places import options_of, own_url
 from tests.support.prime_api import PrimeApi
 from tests.support.rows import write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
@@ -29,14 +29,14 @@ def test_bare_sandboxes_get_opencode_and_the_trace_says_how_and_what_it_cost(tmp
     rows = {row["id"]: row for row in map(json.loads, SAMPLES_PATH.read_text().splitlines())}
     dataset = write_rows(tmp_path / "samples.jsonl", [rows["arithmetic-orders"]])
 
-    async def play(way: str, model: str, mirror: str, api: PrimeApi) -> Finished:
+    async def play(way: str, model: str, mirror: str, api: PrimeApi) -> FinishedEvaluation:
         harness = ["--env.agent.harness.install", way, "--env.agent.harness.asset-dir", PLACE]
         seat = ["--env.agent.runtime.type", "prime", *harness, "--env.agent.harness.mirror", mirror]
         (tmp_path / way).mkdir()
         arguments = ["opencode-env", "--env.taskset.dataset", str(dataset), *seat, *options_of(own_url())]
         return await UserHome(tmp_path / way).run(way, model, *arguments, env=api.environment)
 
-    async def run() -> list[Finished]:
+    async def run() -> list[FinishedEvaluation]:
         with package_mirror() as mirror:
             async with PrimeApi() as api, ScriptedModel(SamplesPolicy(1.0)) as model:
                 return await asyncio.gather(*(play(way, model.base_url, mirror, api) for way in STAGES))

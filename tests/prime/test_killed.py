@@ -16,7 +16,7 @@ from tests.prime.shell_runs import LABEL, shell_run
 from tests.support.prime_api import Fault, Plan, PrimeApi
 from tests.support.replies import faulty
 from tests.support.rows import script
-from tests.support.user_home import Running, UserHome
+from tests.support.user_home import RunningEvaluation, UserHome
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ POLICY = ScriptPolicy(
 
 
 @asynccontextmanager
-async def evaluating(api: PrimeApi, root: Path, *names: str) -> AsyncIterator[tuple[ScriptedModel, Running]]:
+async def evaluating(api: PrimeApi, root: Path, *names: str) -> AsyncIterator[tuple[ScriptedModel, RunningEvaluation]]:
     """A model, and a started `vf-eval` that plays these rows with it."""
     home = UserHome(root)
     options = shell_run(home, [row for row in ROWS if row["id"] in names])
@@ -45,7 +45,7 @@ async def evaluating(api: PrimeApi, root: Path, *names: str) -> AsyncIterator[tu
         yield model, evaluation
 
 
-async def come_to(evaluation: Running, there: Callable[[], object]) -> None:
+async def come_to(evaluation: RunningEvaluation, there: Callable[[], object]) -> None:
     """Wait until a run is where it shall be stopped."""
     await until(lambda: there() or evaluation.process.returncode is not None)
     assert evaluation.process.returncode is None, evaluation.log

@@ -13,7 +13,7 @@ from opencode_runs.difficulty.rate import figures, rate
 from tests.support.places import options_of, own_url
 from tests.support.prime_api import OPENCODE_IMAGE, PrimeApi, with_opencode
 from tests.support.rows import write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ class Counting:
 class Run:
     """Two samples, one after the other."""
 
-    finished: Finished
+    finished: FinishedEvaluation
     api: PrimeApi
     before_first_call: int
     """Requests to the server, in the first rollout of its process, whose row has one setup command."""

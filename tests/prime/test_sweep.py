@@ -9,7 +9,7 @@ from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from tests.prime.shell_runs import shell_run
 from tests.support.prime_api import Fault, PrimeApi
 from tests.support.sizes import size
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ ROWS = [
 ]
 
 
-def ends(finished: Finished) -> Counter[str]:
+def ends(finished: FinishedEvaluation) -> Counter[str]:
     """How many rollouts ended how: `scored`, or with which error."""
     found: Counter[str] = Counter()
     for episode in finished.episodes:

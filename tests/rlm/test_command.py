@@ -16,7 +16,7 @@ from tests.support.browser import Browser
 from tests.support.light_opencode import light_opencode_in_place
 from tests.support.rows import probe, probe_arguments, write_rows
 from tests.support.seats import SUB_MODEL
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow, pytest.mark.usefixtures("sandboxes")]
 
@@ -25,11 +25,11 @@ WINDOW = 30_000
 
 
 @pytest.fixture(scope="module")
-def needles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, ScriptedModel, ScriptedModel]:
+def needles(tmp_path_factory: pytest.TempPathFactory) -> tuple[FinishedEvaluation, ScriptedModel, ScriptedModel]:
     """One run over the needles, main and sub model at endpoints of their own."""
     home = UserHome(tmp_path_factory.mktemp("home"))
 
-    async def run() -> tuple[Finished, ScriptedModel, ScriptedModel]:
+    async def run() -> tuple[FinishedEvaluation, ScriptedModel, ScriptedModel]:
         async with (
             ScriptedModel(recursive, context_window=WINDOW) as main,
             ScriptedModel(reader, context_window=WINDOW) as sub,
@@ -42,7 +42,7 @@ def needles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Scripte
 
 
 def test_needles_beyond_every_window_are_found_by_recursion(
-    needles: tuple[Finished, ScriptedModel, ScriptedModel],
+    needles: tuple[FinishedEvaluation, ScriptedModel, ScriptedModel],
 ) -> None:
     finished, _, _ = needles
     assert finished.exit_code == 0, finished.log[-3000:]
@@ -59,7 +59,7 @@ def test_needles_beyond_every_window_are_found_by_recursion(
 
 
 def test_the_page_of_the_run_opens_a_sub_call_from_the_turn_that_made_it(
-    needles: tuple[Finished, ScriptedModel, ScriptedModel], browser: Browser, tmp_path: Path
+    needles: tuple[FinishedEvaluation, ScriptedModel, ScriptedModel], browser: Browser, tmp_path: Path
 ) -> None:
     finished, _, _ = needles
     page = tmp_path / "page.html"
@@ -77,7 +77,7 @@ def test_the_page_of_the_run_opens_a_sub_call_from_the_turn_that_made_it(
 
 
 def test_main_and_sub_seat_have_endpoints_models_and_sampling_of_their_own(
-    needles: tuple[Finished, ScriptedModel, ScriptedModel],
+    needles: tuple[FinishedEvaluation, ScriptedModel, ScriptedModel],
 ) -> None:
     _, main, sub = needles
     assert SUB_MODEL not in {request.body["model"] for request in main.requests}

@@ -20,7 +20,7 @@ from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_rubrics import AnyTrace, Rubric, RubricConfig, RubricGroup, RubricGroupConfig, run_checked
 from rollout_sandbox.compat import backend_of
 from rollout_sandbox.toolbox.files import read_file
-from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, attach, not_the_agents
+from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, SecondSandboxOptions, attach, not_the_agents
 from verifiers.v1.harnesses.bash import BashHarness, BashHarnessConfig
 
 from tests.rubrics.conftest import CheckedData, trace_of
@@ -351,7 +351,7 @@ def with_boxes(trace: AnyTrace, box: vf.Runtime) -> Scoring:
     """A rollout whose second sandbox is `box`."""
 
     @asynccontextmanager
-    async def boxes(order: BoxOrder) -> AsyncIterator[vf.Runtime]:
+    async def boxes(order: SecondSandboxOptions) -> AsyncIterator[vf.Runtime]:
         yield box
 
     scoring = Scoring(boxes)

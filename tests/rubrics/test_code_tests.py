@@ -18,7 +18,7 @@ from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.confined import Bind, LocalSandboxConfig, provision_confined
 from rollout_sandbox.confined.agent_code import ConfinedPrograms
 from rollout_sandbox.interface import ProgramBatch, ProgramLimits
-from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
+from rollout_sandbox.toolbox.scoring import Scoring, SecondSandboxOptions, attach
 
 from tests.rubrics.conftest import trace_of
 from tests.support.places import podman_box
@@ -50,7 +50,7 @@ class Scorer:
         trace = trace_of(data)
 
         @asynccontextmanager
-        async def spare(order: BoxOrder) -> AsyncIterator[vf.Runtime]:
+        async def spare(order: SecondSandboxOptions) -> AsyncIterator[vf.Runtime]:
             yield self._spare
 
         attach(Scoring(spare), trace)

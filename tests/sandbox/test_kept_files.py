@@ -137,7 +137,7 @@ def test_a_file_that_changed_just_now_is_sent_again_by_the_next_keeping(tmp_path
     found = (tmp_path / "file").stat()
     for passed, stamped in ((10_000_000, False), (60_000_000, True)):
         program["time"] = SimpleNamespace(time_ns=lambda passed=passed: found.st_ctime_ns + passed)
-        assert bool(program["entry"](str(tmp_path / "file"), found, program["Listed"]())[-1]) == stamped
+        assert bool(program["entry"](str(tmp_path / "file"), found, program["FileListing"]())[-1]) == stamped
 
 
 async def test_holes_take_no_disk_where_they_are_kept_and_where_they_are_put(tmp_path: Path) -> None:

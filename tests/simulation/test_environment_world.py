@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from opencode_simulation import EnvironmentWorld, tool
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import EpisodeSpec, Refused
+from opencode_simulation.episode import CallRefused, EpisodeSpec
 from opencode_simulation.errors import WorldError
 from opencode_simulation.reference import problems_of
 
@@ -64,7 +64,7 @@ async def test_the_hooks_play_an_episode() -> None:
 
 async def test_an_action_that_a_hook_cannot_parse_is_refused_and_changes_nothing() -> None:
     async with WorldAlone(DialWorld, EpisodeSpec(seed=1)) as world:
-        with pytest.raises(Refused, match="'up' is not an action here"):
+        with pytest.raises(CallRefused, match="'up' is not an action here"):
             await world.episode.call("turn", {"direction": "up"})
         assert await world.episode.call("turn", {"direction": "right"}) == '{"position": 2}'
     assert world.ledger.summary.error is None
@@ -171,7 +171,7 @@ async def test_an_adapter_runs_unchanged_whatever_the_order_of_the_bases(
     async with WorldAlone(world, EpisodeSpec(seed=10)) as alone:
         assert alone.first_observation == {"at": 3, **more}
         assert json.loads(await alone.episode.call("turn", {"by": "2"})) == {"at": 5, **more}
-        with pytest.raises(Refused, match="is not an action here"):
+        with pytest.raises(CallRefused, match="is not an action here"):
             await alone.episode.call("turn", {"by": "two"})
         assert json.loads(await alone.episode.call("turn_by", {"number": 2})) == {"at": 0, **more}
         environment = alone.episode.world.environment  # type: ignore[attr-defined]

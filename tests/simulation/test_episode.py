@@ -10,7 +10,7 @@ import pytest
 from opencode_simulation import Step, World, tool
 from opencode_simulation import episode as episode_module
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import MOST_WAITING, EpisodeSpec, Refused
+from opencode_simulation.episode import MOST_WAITING, CallRefused, EpisodeSpec
 
 from tests.support.waiting import PATIENCE_SECONDS, until
 
@@ -57,7 +57,7 @@ class Echo(World):
 @pytest.mark.parametrize("word", [math.nan, math.inf, "\ud800", {"deep": [-math.inf]}, 2**63, [-(10**5000)]])
 async def test_arguments_that_are_not_json_are_refused_before_a_world_can_fail_at_them(word: Any) -> None:
     async with WorldAlone(Echo, EpisodeSpec()) as world:
-        with pytest.raises(Refused, match="the arguments are not JSON"):
+        with pytest.raises(CallRefused, match="the arguments are not JSON"):
             await world.episode.call("say", {"words": [word]})
         assert await world.episode.call("say", {"words": ["so"]}) == '{"said": ["so", "and more"]}'
     assert world.ledger.summary.error is None
@@ -67,7 +67,7 @@ async def test_arguments_that_are_not_json_are_refused_before_a_world_can_fail_a
 async def test_a_return_that_is_no_number_any_more_is_the_worlds_failure() -> None:
     async with WorldAlone(Echo, EpisodeSpec()) as world:
         assert await world.episode.call("pay", {"amount": 1e308}) == ""
-        with pytest.raises(Refused, match="the simulation has failed"):
+        with pytest.raises(CallRefused, match="the simulation has failed"):
             await world.episode.call("pay", {"amount": 1e308})
     assert "the return is no longer finite" in str(world.ledger.summary.error)
     assert world.ledger.summary.total_reward == 1e308
@@ -85,7 +85,7 @@ async def test_an_agent_that_talks_without_end_fills_its_ledger_and_no_more(monk
         for _ in range(100):
             try:
                 shown = await world.episode.call("say", {"words": ["x" * 100]})
-            except Refused:
+            except CallRefused:
                 break
         assert shown == "the episode is over: its ledger is full"
     kept = world.ledger
@@ -116,10 +116,10 @@ async def test_clients_that_number_their_calls_alike_do_not_answer_for_each_othe
 
 async def test_nothing_is_read_from_a_world_that_hangs() -> None:
     async with WorldAlone(Echo, EpisodeSpec(step_timeout=0.1)) as world:
-        with pytest.raises(Refused, match="the simulation has failed"):
+        with pytest.raises(CallRefused, match="the simulation has failed"):
             await world.episode.call("hang", {})
         async with asyncio.timeout(PATIENCE_SECONDS):
-            with pytest.raises(Refused, match="the simulation has failed"):
+            with pytest.raises(CallRefused, match="the simulation has failed"):
                 await world.episode.read(world.episode.world.total)  # type: ignore[attr-defined]
     assert "did not return within 0.1 s" in str(world.ledger.summary.error)
 
@@ -131,7 +131,7 @@ async def test_calls_whose_senders_have_gone_do_not_pile_up() -> None:
         await until(lambda: len(world.episode._waiting) == MOST_WAITING)
         for call in calls[1:]:
             call.cancel()
-        with pytest.raises(Refused, match="64 calls are waiting already"):
+        with pytest.raises(CallRefused, match="64 calls are waiting already"):
             await world.episode.call("say", {"words": []})
         world.episode._lock.release()
         assert "0" in await calls[0]

@@ -9,7 +9,7 @@ import pytest
 from mcp.client.client import Client
 from opencode_simulation.__main__ import main
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import EpisodeSpec, Refused
+from opencode_simulation.episode import CallRefused, EpisodeSpec
 from opencode_simulation.errors import WorldError, failure_text
 
 from tests.simulation import failing_worlds
@@ -36,7 +36,7 @@ async def failure(world: str, tool: str | None, **config: str) -> str:
     """How a world of these fails when it is played to its end."""
     async with WorldAlone(getattr(failing_worlds, world), EpisodeSpec(config=dict(config))) as alone:
         if tool is not None:
-            with pytest.raises(Refused, match="the simulation has failed"):
+            with pytest.raises(CallRefused, match="the simulation has failed"):
                 await alone.episode.call(tool, {})
         await alone.episode.finish()
     return str(alone.ledger.summary.error)
@@ -72,7 +72,7 @@ async def test_a_failure_around_the_play_keeps_its_frames(world: str, at: str, m
 
 async def test_a_failed_resource_keeps_its_frames() -> None:
     async with WorldAlone(failing_worlds.Failing, EpisodeSpec()) as alone:
-        with pytest.raises(Refused):
+        with pytest.raises(CallRefused):
             await alone.episode.read(alone.episode.world.shelf)  # type: ignore[attr-defined]
     assert has_frames(str(alone.ledger.summary.error), "shelf"), alone.ledger.summary.error
 
@@ -80,7 +80,7 @@ async def test_a_failed_resource_keeps_its_frames() -> None:
 @pytest.mark.parametrize(("how", "words"), [("silent", "Mute: (its text cannot be had)"), ("exits", "SystemExit: 3")])
 async def test_what_cannot_be_printed_or_would_end_the_process_is_a_failure_like_others(how: str, words: str) -> None:
     async with WorldAlone(failing_worlds.Failing, EpisodeSpec()) as alone:
-        with pytest.raises(Refused, match="the simulation has failed"):
+        with pytest.raises(CallRefused, match="the simulation has failed"):
             await alone.episode.call("act", {"how": how})
     told = str(alone.ledger.summary.error)
     assert words in told

@@ -8,7 +8,7 @@ import pytest
 from opencode_simulation import Step, World, tool, trajectory_of
 from opencode_simulation.__main__ import play
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import EpisodeSpec, Refused
+from opencode_simulation.episode import CallRefused, EpisodeSpec
 from opencode_simulation.ledger import FINISH
 from opencode_simulation.task import SimulationTaskData, _write
 
@@ -41,7 +41,7 @@ async def test_the_final_state_is_judged_once_and_stands_in_the_ledger() -> None
         await world.episode.call("put", {"what": "cup"})
         await world.episode.finish()
         await world.episode.finish()
-        with pytest.raises(Refused, match="the episode is over"):
+        with pytest.raises(CallRefused, match="the episode is over"):
             await world.episode.call("put", {"what": "cup"})
     ledger = world.ledger
     last = ledger.steps[-1]

@@ -17,7 +17,7 @@ from verifiers.v1.trace import WireTrace
 from tests.simulation import ledgers
 from tests.support.replies import bash, call
 from tests.support.rows import write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -35,13 +35,13 @@ class Hostile:
 
 
 @pytest.fixture(scope="module", params=["shared", "rollout"])
-def attacked(request: pytest.FixtureRequest, shared_home: UserHome) -> Iterator[Finished]:
+def attacked(request: pytest.FixtureRequest, shared_home: UserHome) -> Iterator[FinishedEvaluation]:
     """Two rollouts of one seed that attack at the same time."""
     rows = write_rows(shared_home.root / "rows.jsonl", [{"id": name, "seed": 1, "config": LAKE} for name in ("a", "b")])
     words = ["opencode-simulation", "--env.taskset.dataset", str(rows), "-c", "2"]
     words += ["--env.taskset.task.server", request.param]
 
-    async def run() -> Finished:
+    async def run() -> FinishedEvaluation:
         async with ScriptedModel(Hostile()) as model:
             return await shared_home.run(request.param, model.base_url, *words)
 
@@ -56,7 +56,9 @@ def report(trace: WireTrace) -> dict[str, list[str]]:
     return found
 
 
-def test_what_the_agents_programs_do_at_the_tool_url_are_actions_in_their_own_ledger(attacked: Finished) -> None:
+def test_what_the_agents_programs_do_at_the_tool_url_are_actions_in_their_own_ledger(
+    attacked: FinishedEvaluation,
+) -> None:
     for name in ("a", "b"):
         trace = attacked.trace(name)
         assert trace.ok, (trace.errors, attacked.log)
@@ -67,14 +69,14 @@ def test_what_the_agents_programs_do_at_the_tool_url_are_actions_in_their_own_le
         assert trace.reward == 0.0
 
 
-def test_no_other_route_and_no_other_rollouts_world_is_reached(attacked: Finished) -> None:
+def test_no_other_route_and_no_other_rollouts_world_is_reached(attacked: FinishedEvaluation) -> None:
     for name in ("a", "b"):
         found = report(attacked.trace(name))
         assert found["tried"], found
         assert (found["reached"], found["sockets"], found["secrets"]) == ([], [], [])
 
 
-def test_nothing_that_was_tried_ended_changed_or_paid_an_episode(attacked: Finished) -> None:
+def test_nothing_that_was_tried_ended_changed_or_paid_an_episode(attacked: FinishedEvaluation) -> None:
     for name in ("a", "b"):
         whole = ledgers.played(attacked.trace(name)).summary
         assert (whole.total_reward, whole.error) == (0.0, None)

@@ -7,7 +7,7 @@ import pytest
 from mcp.types import AudioContent, ImageContent
 from opencode_simulation import Step, World, tool
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import EpisodeSpec, Refused
+from opencode_simulation.episode import CallRefused, EpisodeSpec
 from opencode_simulation.errors import WorldError
 
 PIXEL = "iVBORw0KGgo="
@@ -58,7 +58,7 @@ PICTURES = [
 @pytest.mark.parametrize("picture", PICTURES)
 async def test_a_picture_is_refused_at_the_step(picture: Any) -> None:
     async with WorldAlone(showing(picture), EpisodeSpec()) as world:
-        with pytest.raises(Refused, match="the simulation has failed"):
+        with pytest.raises(CallRefused, match="the simulation has failed"):
             await world.episode.call("look", {})
     assert "tool look: TypeError: the observation holds a picture or a sound" in str(world.ledger.summary.error)
     assert world.ledger.steps == []
@@ -90,7 +90,7 @@ async def test_words_about_pictures_are_words(words: Any) -> None:
 @pytest.mark.parametrize("picture", [picture for picture in PICTURES if isinstance(picture, dict | str)])
 async def test_what_an_agent_gives_cannot_make_a_world_that_shows_it_fail(picture: Any) -> None:
     async with WorldAlone(Gallery, EpisodeSpec()) as world:
-        with pytest.raises(Refused, match="the arguments hold a picture or a sound"):
+        with pytest.raises(CallRefused, match="the arguments hold a picture or a sound"):
             await world.episode.call("hang", {"what": {"this": picture}})
         await world.episode.call("hang", {"what": "a cat"})
     assert world.ledger.summary.error is None

@@ -16,7 +16,7 @@ from verifiers.v1.trace import WireTrace
 
 from tests.simulation.ledgers import played as ledger
 from tests.support.rows import write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.opencode, pytest.mark.slow]
 
@@ -42,12 +42,12 @@ def of_world(world: str, server: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(light_opencode: None, shared_home: UserHome) -> tuple[Finished, Finished]:
+def runs(light_opencode: None, shared_home: UserHome) -> tuple[FinishedEvaluation, FinishedEvaluation]:
     """The lake, with a server for each rollout; the tracker, with one for all."""
     words = ["--env.taskset.dataset", str(write_rows(shared_home.root / "rows.jsonl", LAKES))]
     words += ["--env.taskset.task.rubric.discount", "0.5"]
 
-    async def both() -> tuple[Finished, Finished]:
+    async def both() -> tuple[FinishedEvaluation, FinishedEvaluation]:
         async with ScriptedModel(WorldsPolicy()) as model:
             lake = shared_home.run("lake", model.base_url, *of_world("frozen-lake", "rollout"), *words)
             tracker = shared_home.run("tracker", model.base_url, *of_world("issue-tracker", "shared"))
@@ -57,20 +57,20 @@ def runs(light_opencode: None, shared_home: UserHome) -> tuple[Finished, Finishe
 
 
 @pytest.fixture(scope="module")
-def lake(runs: tuple[Finished, Finished]) -> Finished:
+def lake(runs: tuple[FinishedEvaluation, FinishedEvaluation]) -> FinishedEvaluation:
     return runs[0]
 
 
 @pytest.fixture(scope="module")
-def tracker(runs: tuple[Finished, Finished]) -> Finished:
+def tracker(runs: tuple[FinishedEvaluation, FinishedEvaluation]) -> FinishedEvaluation:
     return runs[1]
 
 
-def traces(finished: Finished) -> Sequence[WireTrace]:
+def traces(finished: FinishedEvaluation) -> Sequence[WireTrace]:
     return [trace for episode in finished.episodes for trace in episode.traces]
 
 
-def test_every_piece_of_work_in_the_tracker_is_done_and_rewarded(tracker: Finished) -> None:
+def test_every_piece_of_work_in_the_tracker_is_done_and_rewarded(tracker: FinishedEvaluation) -> None:
     assert tracker.exit_code == 0, tracker.log
     assert {trace.task.data.id for trace in traces(tracker)} == set(WORK)
     for trace in traces(tracker):
@@ -81,7 +81,7 @@ def test_every_piece_of_work_in_the_tracker_is_done_and_rewarded(tracker: Finish
     assert sum(trace.metrics["environment_steps"] or 0 for trace in traces(tracker)) > 4 * len(WORK)
 
 
-def test_a_walk_that_reaches_the_goal_is_discounted_by_its_steps(lake: Finished) -> None:
+def test_a_walk_that_reaches_the_goal_is_discounted_by_its_steps(lake: FinishedEvaluation) -> None:
     assert lake.exit_code == 0, lake.log
     for name in ("one", "same"):
         trace = lake.trace(name)
@@ -91,13 +91,13 @@ def test_a_walk_that_reaches_the_goal_is_discounted_by_its_steps(lake: Finished)
         assert trace.reward == 0.5 ** (len(steps) - 1)
 
 
-def test_two_rollouts_of_one_seed_played_the_same_world_apart(lake: Finished) -> None:
+def test_two_rollouts_of_one_seed_played_the_same_world_apart(lake: FinishedEvaluation) -> None:
     one, same = ledger(lake.trace("one")), ledger(lake.trace("same"))
     assert one.steps == same.steps
     assert one.summary.first_observation == same.summary.first_observation
 
 
-def test_the_first_observation_fills_the_rows_template(lake: Finished) -> None:
+def test_the_first_observation_fills_the_rows_template(lake: FinishedEvaluation) -> None:
     trace = lake.trace("family")
     first = ledger(trace).summary.first_observation
     assert trace.task.data.prompt == f"Walk {{carefully}}.\n{first}"
@@ -108,13 +108,13 @@ def test_the_first_observation_fills_the_rows_template(lake: Finished) -> None:
     assert "You are on thin ice." in str(trace.messages[0].content)
 
 
-def test_the_limit_of_steps_is_told_in_the_familys_words(lake: Finished) -> None:
+def test_the_limit_of_steps_is_told_in_the_familys_words(lake: FinishedEvaluation) -> None:
     trace = lake.trace("short")
     assert (trace.ok, trace.reward, trace.info["termination_reason"]) == (True, 0.0, "max_steps")
     assert [entry.truncated for entry in ledger(trace).steps] == [False, True]
 
 
-def test_every_ledger_is_what_the_same_calls_give_alone(lake: Finished, tracker: Finished) -> None:
+def test_every_ledger_is_what_the_same_calls_give_alone(lake: FinishedEvaluation, tracker: FinishedEvaluation) -> None:
     async def replay(world: str, trace: WireTrace) -> Ledger:
         data = trace.task.data.model_dump()
         spec = EpisodeSpec(seed=data["seed"], config=data["config"], max_steps=data.get("max_steps"))
@@ -128,13 +128,13 @@ def test_every_ledger_is_what_the_same_calls_give_alone(lake: Finished, tracker:
             assert asyncio.run(replay(world, trace)).steps == ledger(trace).steps
 
 
-def test_the_agent_never_sees_a_reward(lake: Finished, tracker: Finished) -> None:
+def test_the_agent_never_sees_a_reward(lake: FinishedEvaluation, tracker: FinishedEvaluation) -> None:
     for trace in (*traces(lake), *traces(tracker)):
         seen = json.dumps([message.model_dump(mode="json") for message in trace.messages if message.role == "tool"])
         assert not [word for word in ("reward", "checks", "terminated") if word in seen]
 
 
-def test_a_trace_is_a_trajectory_of_its_family(lake: Finished, tracker: Finished) -> None:
+def test_a_trace_is_a_trajectory_of_its_family(lake: FinishedEvaluation, tracker: FinishedEvaluation) -> None:
     for trace in (*traces(lake), *traces(tracker)):
         found = trajectory_of(trace)
         assert len(found.observations) == len(found.actions) + 1 == len(found.rewards) + 1 == found.steps + 1
@@ -148,14 +148,14 @@ def test_a_trace_is_a_trajectory_of_its_family(lake: Finished, tracker: Finished
 
 
 def test_nothing_is_left_behind_and_nothing_is_warned_of(
-    lake: Finished, tracker: Finished, shared_home: UserHome
+    lake: FinishedEvaluation, tracker: FinishedEvaluation, shared_home: UserHome
 ) -> None:
     assert shared_home.leftovers() == []
     for finished in (lake, tracker):
         assert not [word for word in ("WARNING", "ERROR") if word in finished.log]
 
 
-def test_the_agents_tools_are_the_worlds_and_no_resources(tracker: Finished) -> None:
+def test_the_agents_tools_are_the_worlds_and_no_resources(tracker: FinishedEvaluation) -> None:
     trace = tracker.trace("triage-1")
     offered = {str(found.name) for found in trace.tools or []}
     tools = "list_issues get_issue search_issues list_people create_issue comment_issue label_issue assign_issue "

@@ -6,14 +6,14 @@ from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from tests.simulation import ledgers
 from tests.support.replies import call
 from tests.support.rows import script, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 ROWS = {"dies": {"reset": "dies"}, "raises": {"reset": "raises"}, "killed": {}, "slow": {}, "well": {}}
 
 
-async def played(home: UserHome, server: str, *names: str) -> tuple[Finished, ScriptedModel]:
+async def played(home: UserHome, server: str, *names: str) -> tuple[FinishedEvaluation, ScriptedModel]:
     """These rows, and the model that was asked."""
     rows = [{"id": name, "config": ROWS[name], "prompt": f"row {name}: {{observation}}"} for name in names]
     policy = ScriptPolicy(

@@ -9,7 +9,7 @@ from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from tests.simulation.backends.surroundings import program, write_file
 from tests.support.replies import call
 from tests.support.rows import script, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -28,7 +28,7 @@ POLICY = ScriptPolicy(
 )
 
 
-async def played(home: UserHome, rows: Sequence[dict[str, Any]], *words: str) -> Finished:
+async def played(home: UserHome, rows: Sequence[dict[str, Any]], *words: str) -> FinishedEvaluation:
     """These rows on a lake, with a program of notes beside it."""
     file = write_file(home.root / "backends.yaml", program("my notes"))
     lake = {"seed": 1, "config": {"slippery": False, "map": ["SFF", "FFF", "FFG"]}}

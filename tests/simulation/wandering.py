@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import EpisodeSpec, Refused
+from opencode_simulation.episode import CallRefused, EpisodeSpec
 from opencode_simulation.ledger import FINISH, Ledger
 from opencode_simulation.reference import find_world
 
@@ -48,7 +48,7 @@ async def played_alone(world: str, spec: EpisodeSpec, calls: Iterable[Call]) -> 
                 break
             try:
                 await alone.episode.call(tool, arguments)
-            except Refused:
+            except CallRefused:
                 continue
         await alone.episode.finish()
         alone.ledger.summary.refused = alone.episode.refused

@@ -7,11 +7,11 @@ from typing import Any
 
 from aiohttp import web
 from opencode_env.scripted_model import ChatRequest, Policy, Reply, ScriptedModel
-from opencode_env.scripted_model.server import Performance
+from opencode_env.scripted_model.server import PlannedReply
 
 
 @dataclass(frozen=True)
-class _HeldPerformance(Performance):
+class _HeldPerformance(PlannedReply):
     released: asyncio.Event
 
     async def play(self, http: web.Request) -> web.StreamResponse:
@@ -33,7 +33,7 @@ class HeldModel(ScriptedModel):
         self.released = asyncio.Event()
         self._held = held or (lambda request: True)
 
-    def _performance(self, request: ChatRequest, reply: Reply, prompt_tokens: int) -> Performance:
+    def _performance(self, request: ChatRequest, reply: Reply, prompt_tokens: int) -> PlannedReply:
         played = super()._performance(request, reply, prompt_tokens)
         if not self._held(request):
             return played

@@ -34,8 +34,8 @@ from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
 from opencode_rubrics.math.worker_pool import RulesResult
 from opencode_rubrics.swe.split import Splitter
 from opencode_rubrics.swe.tree import (
-    Entry,
     File,
+    TreeEntry,
     TreeError,
     _named,
     changed_paths,
@@ -379,8 +379,8 @@ def _archive(text: str) -> bytes:
 
 
 def _split(text: str) -> object:
-    names = [name for line in text.split("\n") for name in _named(f"./{line[:2000]}", Entry())]
-    tree = {name: Entry("1") for name in names}
+    names = [name for line in text.split("\n") for name in _named(f"./{line[:2000]}", TreeEntry())]
+    tree = {name: TreeEntry("1") for name in names}
     with suppress(TreeError):
         changed_paths({}, tree)
     splitter = Splitter(PROBLEM.row_paths, {}, tree)
@@ -442,7 +442,7 @@ READERS = [
     # Beside a loop, or where there is none
     *(Reader(f"swe's {name}", read, _replaced, on_loop=False) for name, read in SWE.items()),
     Reader("swe's listing", read_listing, _listing, on_loop=False),
-    Reader("swe's archive", lambda data: unpacked(data, {"a.py": Entry("1")}, {"a.py"}), _archive, on_loop=False),
+    Reader("swe's archive", lambda data: unpacked(data, {"a.py": TreeEntry("1")}, {"a.py"}), _archive, on_loop=False),
     Reader("swe's paths", _split, _replaced, on_loop=False),
     Reader("text_of", text_of, on_loop=False),
     Reader("search results", lambda text: _listed({"organic": [{"title": text, "snippet": text}]}, "organic")),

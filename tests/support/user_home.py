@@ -6,10 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from opencode_env.conformance import user_home
-from opencode_env.conformance.user_home import VF_EVAL, Finished, Running, closed_port, is_closed
+from opencode_env.conformance.user_home import VF_EVAL, FinishedEvaluation, RunningEvaluation, closed_port, is_closed
 from opencode_env.scripted_model import Policy, ScriptedModel
 
-__all__ = ["PLUGINS", "Finished", "Running", "UserHome", "closed_port", "is_closed", "podman_containers"]
+__all__ = [
+    "PLUGINS",
+    "FinishedEvaluation",
+    "RunningEvaluation",
+    "UserHome",
+    "closed_port",
+    "is_closed",
+    "podman_containers",
+]
 
 PLUGINS = Path(__file__).parent / "plugins"
 """Modules with tasksets, environments and harnesses of the tests, importable by their ids."""
@@ -23,7 +31,7 @@ class UserHome(user_home.UserHome):
 
     async def play(
         self, name: str, policy: Policy, *arguments: str, env: Mapping[str, str] | None = None, program: Path = VF_EVAL
-    ) -> Finished:
+    ) -> FinishedEvaluation:
         """A run whose model says what the policy does; the others as for `run`."""
         async with ScriptedModel(policy) as model:
             return await self.run(name, model.base_url, *arguments, env=env, program=program)

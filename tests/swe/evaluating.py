@@ -11,7 +11,7 @@ from opencode_env.scripted_model.policy import ChatRequest
 from tests.support.replies import call
 from tests.support.rows import write_rows
 from tests.support.sizes import size
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 from tests.swe.repositories import Repository
 
 _SECONDS = size(3600.0, 4 * 3600.0)
@@ -47,11 +47,11 @@ class Policy:
         return Reply(text="done") if request.turn else call("bash", command=script, description="work")
 
 
-def run(home: UserHome, name: str, played: Sequence[Case], *options: str, **env: str) -> Finished:
+def run(home: UserHome, name: str, played: Sequence[Case], *options: str, **env: str) -> FinishedEvaluation:
     """One evaluation of these cases."""
     rows = write_rows(home.root / f"{name}.jsonl", [case.row for case in played])
 
-    async def evaluated() -> Finished:
+    async def evaluated() -> FinishedEvaluation:
         async with ScriptedModel(Policy(played)) as model:
             arguments = ["opencode-swe", "--env.taskset.dataset", str(rows), "-c", "2", *options]
             async with home.running(name, model.base_url, *arguments, env=env) as running:
@@ -60,7 +60,7 @@ def run(home: UserHome, name: str, played: Sequence[Case], *options: str, **env:
     return asyncio.run(evaluated())
 
 
-def assert_scored(finished: Finished, played: Sequence[Case], times: int = 1) -> None:
+def assert_scored(finished: FinishedEvaluation, played: Sequence[Case], times: int = 1) -> None:
     """Every case earned what it should, each of `times`, without an error."""
     assert finished.exit_code == 0, finished.log
     assert all(episode.ok for episode in finished.episodes), finished.log

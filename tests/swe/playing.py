@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from opencode_env.check_tasks.check import Box, CheckEnv
+from opencode_env.check_tasks.check import CheckEnv, TaskSandbox
 from opencode_env.cli_agent.env import CliAgentEnvConfig
 from opencode_env.taskset import OpenCodeTask
 from opencode_rubrics import AnyTrace
@@ -32,7 +32,7 @@ def environment(**seat: Any) -> CheckEnv:
     return CheckEnv(CliAgentEnvConfig(taskset=OpenCodeSweTasksetConfig(id="opencode-swe"), agent=agent))
 
 
-async def ran(box: Box, script: str) -> ProgramResult:
+async def ran(box: TaskSandbox, script: str) -> ProgramResult:
     """What came of an agent's script in the work directory."""
     return await box.agents.run(["sh", "-c", 'cd "$1" && exec bash -c "$2"', "agent", box.workdir, script], {})
 

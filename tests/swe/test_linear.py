@@ -11,7 +11,7 @@ import pytest
 from opencode_rubrics.swe.parsers import PARSERS, decided
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.split import Splitter, configures_tests, signs_of
-from opencode_rubrics.swe.tree import Entry, File, changed_paths, packed_below, parents, unfit
+from opencode_rubrics.swe.tree import File, TreeEntry, changed_paths, packed_below, parents, unfit
 from opencode_rubrics.swe.verdict import agreed, judge, read_record
 
 from tests.support.sizes import size
@@ -155,11 +155,11 @@ def test_artifacts_take_as_long_as_they_are_many() -> None:
 
 
 def test_paths_take_as_long_as_they_are_many() -> None:
-    def tree(count: int) -> dict[str, Entry]:
-        return {f"json{number % 7}/{'d/' * 40}{number}/json.py": Entry("1") for number in range(count)}
+    def tree(count: int) -> dict[str, TreeEntry]:
+        return {f"json{number % 7}/{'d/' * 40}{number}/json.py": TreeEntry("1") for number in range(count)}
 
-    def split(found: dict[str, Entry]) -> object:
-        splitter = Splitter(PROBLEM.row_paths, found, {**found, **{f"json/{path}": Entry("1") for path in found}})
+    def split(found: dict[str, TreeEntry]) -> object:
+        splitter = Splitter(PROBLEM.row_paths, found, {**found, **{f"json/{path}": TreeEntry("1") for path in found}})
         other, gone = changed_paths({}, found)
         kinds = [splitter.kind(f"json/{path}") for path in found]
         return kinds, unfit(found, other, gone), [*map(parents, found)]

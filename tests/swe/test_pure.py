@@ -14,12 +14,12 @@ from typing import Any, cast
 import pytest
 from opencode_env.taskset import DatasetError
 from opencode_rubrics.swe.grading import installs, parted, script_of
-from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS, Named, decided
+from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS, StatusByName, decided
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import Splitter, configures_tests, signs_of
-from opencode_rubrics.swe.tree import Entry, File, TreeError, changed_paths, packed_below, read_listing, unfit
-from opencode_rubrics.swe.verdict import Session, agreed, judge, read_record, states_of
+from opencode_rubrics.swe.tree import File, TreeEntry, TreeError, changed_paths, packed_below, read_listing, unfit
+from opencode_rubrics.swe.verdict import PytestSession, agreed, judge, read_record, states_of
 from opencode_swe.forms import reversed_patch
 
 from tests.swe.playing import tasks_of
@@ -86,7 +86,7 @@ def test_a_parser_reads_a_recorded_log(name: str) -> None:
 
 def test_cut_names_stand_for_all_that_begin_so_if_they_agree() -> None:
     found = {"t.py::a[log(x)]": "PASSED", "t.py::a[log(y)]": "XFAIL", "t.py::b[1)]": "PASSED", "t.py::b[1]]": "FAILED"}
-    named = Named(found)
+    named = StatusByName(found)
     assert named("t.py::a[log(") == "PASSED"
     assert named("t.py::b[1") is None
     assert named("t.py::a") is None
@@ -207,7 +207,7 @@ def test_what_is_left_of_the_untouched_tree_is_in_nobodys_way() -> None:
 
 def test_what_the_log_says_passed_must_be_recorded_so() -> None:
     told = {"t.py::a": "PASSED", "t.py::b": "FAILED"}, {"t.py::b": "PASSED"}
-    recorded = states_of([Session(1, 1, 0, states) for states in told])
+    recorded = states_of([PytestSession(1, 1, 0, states) for states in told])
     states, lied = agreed({"t.py::a": "PASSED", "t.py::b": "PASSED", "t.py::c": "PASSED"}, recorded, short=False)
     assert states == {"t.py::a": "PASSED", "t.py::b": "FAILED", "t.py::c": "FAILED"}
     assert lied == 2
@@ -279,7 +279,10 @@ def test_a_listing_is_read_without_what_leads_out_of_the_directory() -> None:
     lines = "f 0123456789abcdef01234567  ./a b\nx ./a b\nl ./link\t/etc/passwd\nf 00  ./../x\nf 00  /etc/x\nnonsense\n"
     lines += "f 00  ./.git/config\nf 00  ./sub/.git/hooks/x\n\\f 00  ./new\\nline\nx ./link\n"
     found = read_listing(listing(lines))
-    assert found == {"a b": Entry("0123456789abcdef01234567", executable=True), "link": Entry(target="/etc/passwd")}
+    assert found == {
+        "a b": TreeEntry("0123456789abcdef01234567", executable=True),
+        "link": TreeEntry(target="/etc/passwd"),
+    }
 
 
 @pytest.mark.parametrize("packed", [b"", b"not base64 !", base64.b64encode(b"no gzip"), listing("f 0  ./a\n")[:20]])
@@ -293,7 +296,7 @@ def test_a_bomb_of_a_listing_is_refused_and_a_file_below_a_link(monkeypatch: pyt
     with pytest.raises(TreeError, match="too many files"):
         read_listing(listing("f 0  ./a\n" * 1000))
     with pytest.raises(TreeError, match="below something"):
-        changed_paths({}, {"a": Entry(target="/"), "a/b": Entry("1")})
+        changed_paths({}, {"a": TreeEntry(target="/"), "a/b": TreeEntry("1")})
 
 
 def tarred(*members: tuple[str, bytes, str]) -> bytes:
@@ -356,8 +359,8 @@ def test_a_path_is_told_by_its_name_and_by_the_row(kind: str) -> None:
     problem = SweProblem(
         command="sh ./run_it.sh", fail_to_pass=["x"], test_patch=tests, test_copies={"named_dir": "/t"}, gold_patch=gold
     )
-    before = {"run_it.sh": Entry("1"), "venv2/pyvenv.cfg": Entry("1"), "queue/old.py": Entry("1")}
-    after = dict.fromkeys((path for paths in KINDS.values() for path in paths.split()), Entry("2"))
+    before = {"run_it.sh": TreeEntry("1"), "venv2/pyvenv.cfg": TreeEntry("1"), "queue/old.py": TreeEntry("1")}
+    after = dict.fromkeys((path for paths in KINDS.values() for path in paths.split()), TreeEntry("2"))
     splitter = Splitter(problem.row_paths, before, after)
     assert {path: splitter.kind(path) for path in KINDS[kind].split()} == dict.fromkeys(KINDS[kind].split(), kind)
 

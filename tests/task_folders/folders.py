@@ -10,7 +10,7 @@ from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.taskset import OpenCodeTask
 from opencode_rubrics import AnyTrace, workdir_of
 from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
-from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, attach
+from rollout_sandbox.toolbox.scoring import Scoring, SecondSandboxOptions, attach
 
 from tests.rubrics.conftest import trace_of
 from tests.support.places import podman_box
@@ -54,7 +54,7 @@ async def played(task: OpenCodeTask, script: str, image: str | None = None, *, c
     trace = trace_of(task.data)
 
     @asynccontextmanager
-    async def spare(order: BoxOrder) -> AsyncIterator[vf.Runtime]:
+    async def spare(order: SecondSandboxOptions) -> AsyncIterator[vf.Runtime]:
         async with box_for(task, image) as box:
             await task.setup(trace, box)
             yield box

@@ -16,7 +16,7 @@ from tests.env.test_podman import podman
 from tests.support.podman import SUITES_IMAGE, base_image
 from tests.support.replies import bash
 from tests.support.rows import write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 from tests.tasks.problems import ANSWERS, PROBLEMS, Problem
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
@@ -56,7 +56,7 @@ class Policy:
         return bash(f"cat > {self._path} <<'END'\n{getattr(found, kind)}\nEND")
 
 
-async def run(home: UserHome, name: str, ident: str, *options: str, chosen: Sequence[int] = ()) -> Finished:
+async def run(home: UserHome, name: str, ident: str, *options: str, chosen: Sequence[int] = ()) -> FinishedEvaluation:
     """One evaluation of an environment by its id."""
     rows = write_rows(home.root / f"{name}.jsonl", [one.row for one in problems_of(ident, *chosen)])
     local = ["--env.taskset.dataset", str(rows), "--env.taskset.dataset-subset", "None"]
@@ -66,10 +66,10 @@ async def run(home: UserHome, name: str, ident: str, *options: str, chosen: Sequ
 
 
 @pytest.fixture(scope="module")
-def runs(shared_home: UserHome) -> dict[str, Finished]:
+def runs(shared_home: UserHome) -> dict[str, FinishedEvaluation]:
     """Every environment in confined sandboxes, and one of them played by recursive OpenCode."""
 
-    async def played() -> dict[str, Finished]:
+    async def played() -> dict[str, FinishedEvaluation]:
         found = {ident: await run(shared_home, ident, ident) for ident in PROBLEMS}
         recursive = await run(shared_home, "rlm", "opencode-cp", "--env.id", "opencode-rlm", chosen=[1])
         return {**found, "rlm": recursive}
@@ -78,11 +78,11 @@ def runs(shared_home: UserHome) -> dict[str, Finished]:
 
 
 @pytest.fixture(scope="module")
-def in_podman(shared_home: UserHome, podman_image: str) -> dict[str, Finished]:
+def in_podman(shared_home: UserHome, podman_image: str) -> dict[str, FinishedEvaluation]:
     """Every environment in containers whose agent is root: answers are judged elsewhere."""
     image = podman(base_image(SUITES_IMAGE))
 
-    async def played() -> dict[str, Finished]:
+    async def played() -> dict[str, FinishedEvaluation]:
         return {
             ident: await run(shared_home, f"podman-{ident}", ident, *image, chosen=chosen)
             for ident, chosen in IN_PODMAN.items()
@@ -91,7 +91,7 @@ def in_podman(shared_home: UserHome, podman_image: str) -> dict[str, Finished]:
     return asyncio.run(played())
 
 
-def assert_scored(finished: Finished, count: int) -> None:
+def assert_scored(finished: FinishedEvaluation, count: int) -> None:
     assert finished.exit_code == 0, finished.log
     rewards = {episode.task.data.id: episode.traces[0].reward for episode in finished.episodes}
     assert all(episode.ok for episode in finished.episodes), finished.log
@@ -100,19 +100,23 @@ def assert_scored(finished: Finished, count: int) -> None:
 
 
 @pytest.mark.parametrize("name", [*PROBLEMS, "rlm"])
-def test_right_answers_score_one_and_others_zero(runs: dict[str, Finished], shared_home: UserHome, name: str) -> None:
+def test_right_answers_score_one_and_others_zero(
+    runs: dict[str, FinishedEvaluation], shared_home: UserHome, name: str
+) -> None:
     assert_scored(runs[name], len(PLAYED.get(name, "1")))
     assert shared_home.leftovers() == []
 
 
 @pytest.mark.podman
 @pytest.mark.parametrize("ident", IN_PODMAN)
-def test_right_answers_score_one_and_others_zero_in_containers(in_podman: dict[str, Finished], ident: str) -> None:
+def test_right_answers_score_one_and_others_zero_in_containers(
+    in_podman: dict[str, FinishedEvaluation], ident: str
+) -> None:
     assert_scored(in_podman[ident], len(IN_PODMAN[ident]))
 
 
 def test_difficulty_rates_and_filters_a_run_by_name(
-    runs: dict[str, Finished], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: dict[str, FinishedEvaluation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, output = runs["opencode-math"].directory, tmp_path / "rated.parquet"
     dataset = write_rows(tmp_path / "rows.jsonl", [one.row for one in problems_of("opencode-math")])
@@ -125,12 +129,12 @@ def test_difficulty_rates_and_filters_a_run_by_name(
     assert [task.data.id for task in OpenCodeMathTaskset(config).load()] == ["q1-gold"]
 
 
-def test_the_agent_was_told_where_to_write_and_every_test_counts(runs: dict[str, Finished]) -> None:
+def test_the_agent_was_told_where_to_write_and_every_test_counts(runs: dict[str, FinishedEvaluation]) -> None:
     for episode in runs["opencode-cp"].episodes:
         trace = episode.traces[0]
         assert trace.metrics["num_test_cases"] == (15 if str(episode.task.data.id).startswith("c1") else 3)
         assert "/app/answer.py" in str(trace.nodes[0].message) + str(trace.nodes[1].message)
 
 
-def test_rows_and_ratings_are_told(runs: dict[str, Finished]) -> None:
+def test_rows_and_ratings_are_told(runs: dict[str, FinishedEvaluation]) -> None:
     assert '2 of 2 rows have "avg@8_qwen3_4b_thinking_2507" in [0, 1] (0 unrated, dropped)' in runs["opencode-math"].log

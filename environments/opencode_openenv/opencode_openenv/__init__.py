@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from opencode_openenv.client import OpenCodeEnv
+    from opencode_openenv.client import OpenCodeEnvClient
     from opencode_openenv.result import (
-        CommandResult,
         FlatSequence,
+        RolloutCommand,
         RolloutResult,
         RolloutTurn,
         TrainingTrace,
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "CommandResult",
     "FlatSequence",
-    "OpenCodeEnv",
+    "OpenCodeEnvClient",
+    "RolloutCommand",
     "RolloutResult",
     "RolloutTurn",
     "TrainingTrace",
@@ -30,6 +30,6 @@ __all__ = [
     "flat_sequence",
 ]
 
-_MODULES = {**dict.fromkeys(__all__, "opencode_openenv.result"), "OpenCodeEnv": "opencode_openenv.client"}
+_MODULES = {**dict.fromkeys(__all__, "opencode_openenv.result"), "OpenCodeEnvClient": "opencode_openenv.client"}
 
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -1,4 +1,4 @@
-"""`OpenCodeEnv`: the client of a `run_rollout` server, ours or OpenEnv's own of 0.3.
+"""`OpenCodeEnvClient`: the client of a `run_rollout` server, ours or OpenEnv's own of 0.3.
 
 A call waits as long as its rollout may take. When the client gives it up, it gives its connection up, too, so that the
 server ends the rollout.
@@ -77,7 +77,7 @@ _SILENT_SECONDS = 3600.0
 """How long the server may not answer to a ping."""
 
 
-class OpenCodeEnv(MCPToolClient):
+class OpenCodeEnvClient(MCPToolClient):
     """A session with the server; a context manager, sync and async.
 
     Args:
@@ -96,15 +96,15 @@ class OpenCodeEnv(MCPToolClient):
         super().__init__(base_url=self._address, **options)
         self._queue_timeout_s = queue_timeout_s
 
-    async def _connect_async(self) -> "OpenCodeEnv":
+    async def _connect_async(self) -> "OpenCodeEnvClient":
         with without_secrets(self._address):
-            connected: OpenCodeEnv = await super()._connect_async()
+            connected: OpenCodeEnvClient = await super()._connect_async()
         return connected
 
     @classmethod
     async def from_docker_image(
         cls, image: str, provider: Any = None, *, token: str | None = None, **options: Any
-    ) -> "OpenCodeEnv":
+    ) -> "OpenCodeEnvClient":
         """A session with a server in a new container, which ends with the session.
 
         OpenEnv publishes it at every address of this machine, so it gets a token that nobody else knows.

@@ -26,8 +26,8 @@ from verifiers.v1.task import Task
 from verifiers.v1.trace import Error, ModelCall
 from verifiers.v1.utils.loaders import load_environment
 
-from opencode_openenv.model_calls import Endpoint, client_of, sampling_of
-from opencode_openenv.result import CommandResult, Role, RolloutResult, RolloutTurn, TrainingTrace, TrainingTurn
+from opencode_openenv.model_calls import ModelEndpoint, client_of, sampling_of
+from opencode_openenv.result import Role, RolloutCommand, RolloutResult, RolloutTurn, TrainingTrace, TrainingTurn
 from opencode_openenv.spec import RolloutSpec
 from opencode_openenv.task import FILES_RECORD, SETUP_RECORD, RolloutTask
 
@@ -76,7 +76,7 @@ class Engine:
         async with self._env.serving():
             yield self
 
-    async def rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
+    async def rollout(self, spec: RolloutSpec, endpoint: ModelEndpoint) -> RolloutResult:
         """Run one rollout to its end. Its failures are in the result; cancelling it removes its sandbox."""
         with self._keys.lend(endpoint.api_key) as variable:
             context = ModelContext(endpoint.model, client_of(spec, endpoint, variable), sampling_of(spec, endpoint))
@@ -251,8 +251,8 @@ def _role(trace: AnyTrace) -> Role:
     return "sub" if trace.agent is not None and trace.agent.name == "sub" else "main"
 
 
-def _command(entry: dict[str, Any]) -> CommandResult:
-    return CommandResult(
+def _command(entry: dict[str, Any]) -> RolloutCommand:
+    return RolloutCommand(
         cmd=entry["command"],
         exit_code=124 if entry["timed_out"] else entry["exit_code"],
         stdout=entry["stdout"],

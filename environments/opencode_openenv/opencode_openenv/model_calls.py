@@ -47,14 +47,14 @@ CATALOG: Mapping[str, _Kind] = {
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class ModelEndpoint:
     base_url: str
     api_key: str = field(repr=False)
     model: str
     disable_thinking: bool
 
 
-def resolve_endpoint(spec: RolloutSpec, environment: Mapping[str, str] = os.environ) -> Endpoint:
+def resolve_endpoint(spec: RolloutSpec, environment: Mapping[str, str] = os.environ) -> ModelEndpoint:
     """The endpoint of a rollout; a `ValueError` says which of base URL, key and model is missing or wrong."""
     kind = CATALOG.get(spec.endpoint)
     if kind is None:
@@ -90,7 +90,7 @@ def _with_version(kind: _Kind, base_url: str) -> str:
     return f"{base_url}/v1" if lacks else base_url
 
 
-def _checked(base_url: str, api_key: str, model: str, disable_thinking: bool) -> Endpoint:
+def _checked(base_url: str, api_key: str, model: str, disable_thinking: bool) -> ModelEndpoint:
     # Without the URL: it may be the server's own.
     try:
         parts = urlsplit(base_url)
@@ -105,7 +105,7 @@ def _checked(base_url: str, api_key: str, model: str, disable_thinking: bool) ->
         raise ValueError("api_key holds a line break, which no HTTP header may")
     if not api_key.isascii():
         raise ValueError("api_key holds a character that no HTTP header may")
-    return Endpoint(base_url.rstrip("/"), api_key, model, disable_thinking)
+    return ModelEndpoint(base_url.rstrip("/"), api_key, model, disable_thinking)
 
 
 _WHOLE_DISTRIBUTION: Mapping[str, float | int] = {
@@ -123,7 +123,7 @@ _RUNS_CODE_OF: Mapping[str, str] = {"kimi-k2.5": "moonshotai/"}
 for (renderers 0.1.12 does so for pictures, with `trust_remote_code=True`)."""
 
 
-def client_of(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClientConfig | TrainClientConfig:
+def client_of(spec: RolloutSpec, endpoint: ModelEndpoint, variable: str) -> EvalClientConfig | TrainClientConfig:
     """The client of a rollout, whose key is in the environment variable `variable`; a `ValueError` where there is no
     such renderer, or it would run code of a repository that the caller names."""
     tokenizer = spec.tokenizer or endpoint.model
@@ -142,7 +142,7 @@ def client_of(spec: RolloutSpec, endpoint: Endpoint, variable: str) -> EvalClien
     return EvalClientConfig(**settings)
 
 
-def sampling_of(spec: RolloutSpec, endpoint: Endpoint) -> SamplingConfig:
+def sampling_of(spec: RolloutSpec, endpoint: ModelEndpoint) -> SamplingConfig:
     settings: dict[str, Any] = dict(_WHOLE_DISTRIBUTION) if spec.token_ids else {}
     if spec.temperature is not None:
         settings["temperature"] = spec.temperature

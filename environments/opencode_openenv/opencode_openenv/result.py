@@ -30,7 +30,7 @@ class RolloutTurn(BaseModel):
     upstream_error: dict[str, Any] | None = None
 
 
-class CommandResult(BaseModel):
+class RolloutCommand(BaseModel):
     """One setup or verify command."""
 
     cmd: str
@@ -76,8 +76,8 @@ class RolloutResult(BaseModel):
     wall_s: float = 0.0
     """Seconds from the call to this result, waiting for a place included."""
     mode: str = "transparent_proxy"
-    setup_results: list[CommandResult] = Field(default_factory=list)
-    verify_results: list[CommandResult] = Field(default_factory=list)
+    setup_results: list[RolloutCommand] = Field(default_factory=list)
+    verify_results: list[RolloutCommand] = Field(default_factory=list)
     proxy_turns: list[RolloutTurn] = Field(default_factory=list)
     """The model calls in order of their end; empty in the mode `black_box`."""
     files: dict[str, str] = Field(default_factory=dict)

@@ -21,7 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 from verifiers.v1.runtimes import SubprocessConfig
 
 from opencode_openenv.engine import Engine
-from opencode_openenv.model_calls import Endpoint, client_of, resolve_endpoint
+from opencode_openenv.model_calls import ModelEndpoint, client_of, resolve_endpoint
 from opencode_openenv.result import RolloutResult
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec, read_arguments
@@ -36,7 +36,7 @@ class UnreachableError(Exception):
     """Nobody listens where a rollout must ask; the message says what, and never the server's own address."""
 
 
-async def require_reachable(spec: RolloutSpec, endpoint: Endpoint) -> None:
+async def require_reachable(spec: RolloutSpec, endpoint: ModelEndpoint) -> None:
     """Raise `UnreachableError` where it is known that the model's endpoint or the tokenizer cannot be reached."""
     if why := await _unreachable(endpoint.base_url):
         named = f"base_url {endpoint.base_url}" if spec.base_url else f'the server\'s own endpoint "{spec.endpoint}"'
@@ -141,7 +141,7 @@ class RolloutService:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    def _endpoint(self, spec: RolloutSpec) -> Endpoint:
+    def _endpoint(self, spec: RolloutSpec) -> ModelEndpoint:
         try:
             endpoint = resolve_endpoint(spec)
             client_of(spec, endpoint, "")
@@ -172,7 +172,7 @@ class RolloutService:
             )
         return spec
 
-    async def _rollout(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
+    async def _rollout(self, spec: RolloutSpec, endpoint: ModelEndpoint) -> RolloutResult:
         started = time.monotonic()
         try:
             async with self._place():
@@ -210,7 +210,7 @@ class RolloutService:
         finally:
             self._free.release()
 
-    async def _within_limit(self, spec: RolloutSpec, endpoint: Endpoint) -> RolloutResult:
+    async def _within_limit(self, spec: RolloutSpec, endpoint: ModelEndpoint) -> RolloutResult:
         try:
             async with asyncio.timeout(spec.longest_seconds) as limit:
                 await require_reachable(spec, endpoint)

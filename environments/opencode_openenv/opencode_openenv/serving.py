@@ -36,7 +36,7 @@ MAX_WAITING = 256
 """Connections whose request's head is still to come; of more, the one that waits longest is cut."""
 
 
-class Connected(H11Protocol):
+class TimedConnection(H11Protocol):
     """A connection, which is cut when it takes long for the head of a request, or when many others wait for theirs: it
     costs a descriptor before anybody has shown a token. Who is served keeps its connection."""
 
@@ -45,7 +45,7 @@ class Connected(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._look()
-        waiting = (one for one in self.connections if isinstance(one, Connected) and one._heads is not None)
+        waiting = (one for one in self.connections if isinstance(one, TimedConnection) and one._heads is not None)
         if len(late := list(itertools.islice(waiting, MAX_WAITING + 1))) > MAX_WAITING:
             min(late, key=lambda one: one._heads.when() if one._heads is not None else 0.0)._cut()
 
@@ -123,7 +123,7 @@ def settings_of(application: Application, config: ListenConfig) -> uvicorn.Confi
         application,
         host=config.host,
         port=config.port,
-        http=Connected,
+        http=TimedConnection,
         log_level="warning",
         ws_max_size=config.MAX_REQUEST_BYTES,
         ws_ping_timeout=_SILENT_SECONDS,

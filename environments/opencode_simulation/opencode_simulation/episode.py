@@ -192,7 +192,7 @@ Record = Callable[[Event], Awaitable[None]]
 """Takes what happens, in order; returns when it is safe."""
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """The call changed nothing; the text is for the agent."""
 
 
@@ -245,7 +245,7 @@ class Episode:
         for entry in before.steps:
             try:
                 seen = await self._act(entry.tool, entry.arguments)
-            except Refused as refused:
+            except CallRefused as refused:
                 await self._differ(f"step {entry.step} ({entry.tool}): {refused}")
             if seen != text_of(entry.observation):
                 await self._differ(f"step {entry.step} ({entry.tool})")
@@ -259,13 +259,13 @@ class Episode:
     async def call(self, tool: str, arguments: Mapping[str, Any], key: CallKey | None = None) -> str:
         """Take one action, whose arguments are validated, and return what the agent sees of it.
 
-        A call with the `key` of an earlier one is that call, sent again. Raises `Refused` where nothing has changed.
+        A call with the `key` of an earlier one is that call, sent again. Raises `CallRefused` where nothing changed.
         """
         if key is not None and (same := self._calls.get(key)) is not None:
             return await asyncio.shield(same)
         if len(self._waiting) >= MOST_WAITING:
             self.refused += 1
-            raise Refused(f"{MOST_WAITING} calls are waiting already: call again when some are answered")
+            raise CallRefused(f"{MOST_WAITING} calls are waiting already: call again when some are answered")
         # Of the context of its request a task that is remembered would keep the whole body.
         task = asyncio.create_task(self._act(tool, arguments), context=Context())
         self._waiting.add(task)
@@ -287,16 +287,16 @@ class Episode:
             del self._calls[key]
 
     async def read(self, method: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """Read from the world, in turn with its calls, also after the end; raises `Refused` where there is nothing."""
+        """Read from the world between its calls, also after the end; raises `CallRefused` where there is nothing."""
         async with self._lock:
             if self._closed or self._failed:
-                raise Refused(self._over)
+                raise CallRefused(self._over)
             try:
                 return await self._timed(self._played.run(method, *arguments, **named))
             except InvalidAction as error:
-                raise Refused(str(error)) from None
+                raise CallRefused(str(error)) from None
             except Exception as error:  # whatever a world raises is its failure
-                raise Refused(await self._fail(f"resource: {failure_text(error)}")) from error
+                raise CallRefused(await self._fail(f"resource: {failure_text(error)}")) from error
 
     async def finish(self, patience: float | None = None) -> None:
         """Have the world judge its final state, unless its episode has ended; idempotent.
@@ -353,21 +353,21 @@ class Episode:
         async with self._lock:
             if self._over:
                 self.refused += 1
-                raise Refused(self._over)
+                raise CallRefused(self._over)
             try:
                 given = given_arguments(arguments)
                 seen = await self._timed(self._played.act(name, arguments))
                 entry = self._bounded(self._cut_off(self._entry(name, given, seen)))
             except InvalidAction as error:
                 self.refused += 1
-                raise Refused(str(error)) from None
+                raise CallRefused(str(error)) from None
             except Exception as error:  # whatever a world raises is its failure
-                raise Refused(await self._fail(f"tool {name}: {failure_text(error)}")) from error
+                raise CallRefused(await self._fail(f"tool {name}: {failure_text(error)}")) from error
             self._steps, self._total = entry.step, self._total + entry.reward
             if entry.terminated or entry.truncated:
                 self._over = "the episode is over: no further action counts"
             if self._closed:
-                raise Refused(self._over)  # nobody waited for it
+                raise CallRefused(self._over)  # nobody waited for it
             await self._record(entry)
             return text_of(entry.observation)
 

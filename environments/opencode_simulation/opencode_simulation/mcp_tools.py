@@ -17,12 +17,12 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 
-from opencode_simulation.episode import CallKey, Episode, Refused
+from opencode_simulation.episode import CallKey, CallRefused, Episode
 from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
 
 Request = ServerRequestContext[Any, Any]
 Find = Callable[[Request], Awaitable[Episode]]
-"""The episode that a request is for; raises `Refused` where there is none."""
+"""The episode that a request is for; raises `CallRefused` where there is none."""
 _request: ContextVar[Request] = ContextVar("request")
 
 
@@ -32,7 +32,7 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
     async def remember(ctx: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
         _request.set(ctx)
         if ctx.method in ("initialize", "server/discover"):
-            with contextlib.suppress(Refused):  # said when something is called
+            with contextlib.suppress(CallRefused):  # said when something is called
                 (await find(ctx)).forget_calls(_client(ctx))
         return await call_next(ctx)
 
@@ -53,7 +53,7 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
 
 async def nobody(request: Request) -> Episode:
     """The `Find` of a server whose tools are only looked at."""
-    raise Refused("tools are looked at only here, and nothing is played")
+    raise CallRefused("tools are looked at only here, and nothing is played")
 
 
 def signed_tool(name: str, tool: Callable[..., Any], find: Find) -> Callable[..., Awaitable[str]]:
@@ -64,7 +64,7 @@ def signed_tool(name: str, tool: Callable[..., Any], find: Find) -> Callable[...
         try:
             episode = await find(request)
             return await episode.call(name, arguments, _key(request))
-        except (Refused, ConnectionError) as error:
+        except (CallRefused, ConnectionError) as error:
             raise ToolError(str(error)) from None
 
     return _signed(call, tool)
@@ -75,7 +75,7 @@ def offer_resource(mcp: MCPServer[Any], uri: str, method: Callable[..., Any], fi
         try:
             episode = await find(_request.get())
             return await episode.read(getattr(episode.world, method.__name__), **arguments)
-        except Refused as error:
+        except CallRefused as error:
             raise ResourceError(str(error)) from None
 
     mcp.resource(uri, name=method.__name__, description=inspect.getdoc(method))(_signed(read, method))

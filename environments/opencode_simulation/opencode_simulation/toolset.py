@@ -23,7 +23,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import model_validator
 from verifiers.v1.runtimes import SubprocessConfig
 
-from opencode_simulation.episode import Episode, Event, Refused
+from opencode_simulation.episode import CallRefused, Episode, Event
 from opencode_simulation.errors import WorldError
 from opencode_simulation.hub import LINE_LIMIT, ServerHello, WorldOrder, WorldReport, line
 from opencode_simulation.mcp_tools import Request, offer_world
@@ -35,7 +35,7 @@ _LAST_CALL_SECONDS = 2.0
 """How long a call may go on when the server is told to end: its sender is gone, and verifiers kills the server soon."""
 
 
-class Link:
+class HubConnection:
     """The line of one server process: it connects now, or, while the environment does not listen yet, once it does."""
 
     def __init__(self, world: type[World], path: str, hello: ServerHello) -> None:
@@ -196,7 +196,7 @@ class SimulationToolsetConfig(vf.ToolsetConfig):
 class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
     """Serves a world's tools and resources to the rollouts that share it."""
 
-    _link: Link
+    _link: HubConnection
 
     @classmethod
     def run(cls) -> None:
@@ -223,7 +223,7 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
 
     def connect(self, hello: ServerHello) -> None:
         """Connect to the environment, until the server ends."""
-        self._link = Link(self._world, self.config.socket, hello)
+        self._link = HubConnection(self._world, self.config.socket, hello)
         # verifiers ends the server with SIGTERM, and kills it five seconds later. uvicorn would spend them on calls
         # that nobody waits for any more; the environment is to hear of the end whatever uvicorn does.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._told_to_end)
@@ -249,7 +249,7 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
             rollout = None if request.request is None else request.request.scope["rollout"]
             episode = self._link.episodes.get(rollout) if rollout else None
             if episode is None:
-                raise Refused("there is no world at this address")
+                raise CallRefused("there is no world at this address")
             return episode
 
         offer_world(mcp, self._world, find)

@@ -3,7 +3,7 @@
 It runs on the host as a tool backend (`--env.backends.file`), so its key never enters a sandbox.
 """
 
-from opencode_search.endpoint import Endpoint, EndpointDown, Options
-from opencode_search.pages import Unreadable, open_page, text_of
+from opencode_search.endpoint import SearchEndpoint, SearchEndpointDown, SearchOptions
+from opencode_search.pages import UnreadablePage, open_page, text_of
 
-__all__ = ["Endpoint", "EndpointDown", "Options", "Unreadable", "open_page", "text_of"]
+__all__ = ["SearchEndpoint", "SearchEndpointDown", "SearchOptions", "UnreadablePage", "open_page", "text_of"]

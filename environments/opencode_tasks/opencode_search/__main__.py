@@ -9,17 +9,17 @@ from dataclasses import fields
 
 from mcp.server.mcpserver import MCPServer
 
-from opencode_search.endpoint import Endpoint, EndpointDown, Options, place
-from opencode_search.pages import Unreadable, open_page
+from opencode_search.endpoint import SearchEndpoint, SearchEndpointDown, SearchOptions, place
+from opencode_search.pages import UnreadablePage, open_page
 
 _PAGES = 4
 """Pages that are read at once: each holds memory of this machine."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """An option for each field of `Options`."""
+    """An option for each field of `SearchOptions`."""
     parser = argparse.ArgumentParser("python -m opencode_search", description=__doc__)
-    for field in fields(Options):
+    for field in fields(SearchOptions):
         name = f"--{field.name.replace('_', '-')}"
         if isinstance(field.default, bool):
             parser.add_argument(name, action="store_true", help=field.metadata["help"])
@@ -29,8 +29,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def make_server(options: Options) -> MCPServer:
-    server, endpoint = MCPServer("search", log_level="ERROR"), Endpoint(options)
+def make_server(options: SearchOptions) -> MCPServer:
+    server, endpoint = MCPServer("search", log_level="ERROR"), SearchEndpoint(options)
     pages = asyncio.Semaphore(_PAGES)
 
     @server.tool(name="search")
@@ -38,7 +38,7 @@ def make_server(options: Options) -> MCPServer:
         """Search the web. Gives up to 10 results: title, address, and a piece of text."""
         try:
             return await endpoint.search(query, count)
-        except EndpointDown as error:
+        except SearchEndpointDown as error:
             print(error, file=sys.stderr, flush=True)  # noqa: T201
             os._exit(1)  # which the environment tells as an error of the rollout
 
@@ -48,7 +48,7 @@ def make_server(options: Options) -> MCPServer:
         try:
             async with place(pages):
                 return await open_page(url, start, private=options.allow_private)
-        except Unreadable as error:
+        except UnreadablePage as error:
             raise ValueError(str(error)) from error
 
     return server
@@ -56,7 +56,7 @@ def make_server(options: Options) -> MCPServer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until stdin ends."""
-    make_server(Options(**vars(build_parser().parse_args(arguments)))).run("stdio")
+    make_server(SearchOptions(**vars(build_parser().parse_args(arguments)))).run("stdio")
 
 
 if __name__ == "__main__":

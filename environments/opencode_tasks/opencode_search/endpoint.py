@@ -43,7 +43,7 @@ _TITLES, _LINKS = ("title", "name"), ("link", "url")
 _SNIPPETS = ("snippet", "description", "content", "text")
 
 
-class EndpointDown(Exception):
+class SearchEndpointDown(Exception):
     """The endpoint cannot be asked: its key, its limits, or itself."""
 
 
@@ -53,7 +53,7 @@ def _option(default: Any, meaning: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Options:
+class SearchOptions:
     """How the endpoint is asked; the defaults are Serper's."""
 
     url: str = _option("https://google.serper.dev/search", "the search endpoint")
@@ -80,10 +80,10 @@ async def place(places: asyncio.Semaphore) -> AsyncIterator[None]:
         places.release()
 
 
-class Endpoint:
+class SearchEndpoint:
     """The endpoint of one rollout, asked one query at a time."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SearchOptions) -> None:
         self._options = options
         self._one_at_a_time = asyncio.Semaphore(1)
         self._begun: deque[float] = deque(maxlen=PER_MINUTE)
@@ -92,7 +92,7 @@ class Endpoint:
         """The results as a numbered list of title, address and snippet.
 
         Raises:
-            EndpointDown: neither this query nor ours was answered, however often both were asked.
+            SearchEndpointDown: neither this query nor ours was answered, however often both were asked.
             ValueError: the query is refused, or comes too soon; the text is for the agent.
         """
         async with place(self._one_at_a_time):
@@ -119,7 +119,7 @@ class Endpoint:
             pause *= 2
         if ours_answered:
             raise ValueError(f"the search did not answer this query ({problem})")
-        raise EndpointDown(f"the search endpoint does not work: {problem}; our own query: {ours}")
+        raise SearchEndpointDown(f"the search endpoint does not work: {problem}; our own query: {ours}")
 
     async def _asked(self, query: str, count: int, end: float) -> tuple[str, str]:
         """Why there are no results, or an empty text; and the results."""

@@ -35,23 +35,23 @@ _ATTRIBUTES = re.compile(r"(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+'|(?![\"'])[^\s
 _BLOCKS = ("p", "div", "br", "li", "tr", "section", "article", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre")
 
 
-class Unreadable(Exception):
+class UnreadablePage(Exception):
     """The page cannot be read; the text is for the agent."""
 
 
 async def open_page(url: str, start: int, *, private: bool = False) -> str:
     """The text of a page from character `start` on, at most `MAX_PAGE_CHARS` of it.
 
-    With `private`, addresses of this machine and its networks are opened, too. An `Unreadable` if the page is not to be
-    had, or not to be read.
+    With `private`, addresses of this machine and its networks are opened, too. An `UnreadablePage` if the page is
+    not to be had, or not to be read.
     """
     try:
         async with asyncio.timeout(SECONDS):
             kind, body = await _fetched(url, private)
     except ValueError as error:
-        raise Unreadable(f"the page cannot be read: {error}") from error
+        raise UnreadablePage(f"the page cannot be read: {error}") from error
     except (httpx.HTTPError, TimeoutError) as error:
-        raise Unreadable(f"the page cannot be read: {type(error).__name__}") from error
+        raise UnreadablePage(f"the page cannot be read: {type(error).__name__}") from error
     text = body.decode(errors="replace")
     text = await asyncio.to_thread(text_of, text) if "html" in kind else text
     start = min(max(start, 0), len(text))
@@ -71,9 +71,9 @@ async def _fetched(url: str, private: bool) -> tuple[str, bytes]:
                     continue
                 kind = response.headers.get("content-type", "text/html").lower()
                 if response.status_code >= 400 or not kind.startswith(_TYPES):
-                    raise Unreadable(f"the page cannot be read: HTTP {response.status_code}, {kind}")
+                    raise UnreadablePage(f"the page cannot be read: HTTP {response.status_code}, {kind}")
                 return kind, await read_body(response, MAX_PAGE_BYTES)
-    raise Unreadable("the page leads to another one too often")
+    raise UnreadablePage("the page leads to another one too often")
 
 
 async def _checked(url: str, private: bool) -> tuple[str, dict[str, str], dict[str, str]]:
@@ -82,16 +82,16 @@ async def _checked(url: str, private: bool) -> tuple[str, dict[str, str], dict[s
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError as error:
-        raise Unreadable("this is not an address of a page") from error
+        raise UnreadablePage("this is not an address of a page") from error
     if parts.scheme not in ("http", "https") or not host or len(url) > MAX_URL_CHARS or parts.username:
-        raise Unreadable("only http:// and https:// addresses of pages can be opened")
+        raise UnreadablePage("only http:// and https:// addresses of pages can be opened")
     try:
         looked = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise Unreadable(f"there is no {host}") from error
+        raise UnreadablePage(f"there is no {host}") from error
     addresses = [str(entry[4][0]) for entry in looked]
     if not private and not all(map(is_public, addresses)):
-        raise Unreadable(f"{host} is not a public address")
+        raise UnreadablePage(f"{host} is not a public address")
     address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
     target = parts._replace(netloc=f"{address}:{port}", fragment="").geturl()
     name = f"[{host}]" if ":" in host else host

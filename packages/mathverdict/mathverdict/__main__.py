@@ -102,14 +102,14 @@ def _found(given: argparse.Namespace, answer: str) -> str:
     return json.dumps(found)
 
 
-class Reading(NamedTuple):
+class TextForm(NamedTuple):
     """What a text is taken for, such as "number", and its form, such as "1/2"."""
 
     kind: str
     form: str
 
 
-def reading(text: str) -> Reading:
+def reading(text: str) -> TextForm:
     """How `text` is read when it stands alone; a comparison may read it as the other side is written."""
     text = meaning(without_lead(text))
     for kind, has in (
@@ -118,30 +118,30 @@ def reading(text: str) -> Reading:
         ("progression", progression_of),
     ):
         if has(text):
-            return Reading(kind, text)
+            return TextForm(kind, text)
     if choice := reference_choice(text):
-        return Reading("choice", f"{choice.letter} {choice.text}".strip())
+        return TextForm("choice", f"{choice.letter} {choice.text}".strip())
     if (words := as_words(text)) is not None:
-        return Reading("words", words)
+        return TextForm("words", words)
     form = normalize(text)
-    return Reading("text", form) if not form or len(form) > MAX_EXPRESSION_CHARS else _formula(form)
+    return TextForm("text", form) if not form or len(form) > MAX_EXPRESSION_CHARS else _formula(form)
 
 
-def _formula(form: str) -> Reading:
+def _formula(form: str) -> TextForm:
     if notation := notation_of(form):
-        return Reading(notation.kind, " : ".join(notation.parts))
+        return TextForm(notation.kind, " : ".join(notation.parts))
     if relation := relation_of(form):
-        return Reading("equation" if relation.is_equation else "relation", form)
+        return TextForm("equation" if relation.is_equation else "relation", form)
     if (structure := structure_of(form)) and structure.kind in _STRUCTURES:
-        return Reading(_STRUCTURES[structure.kind], form)
+        return TextForm(_STRUCTURES[structure.kind], form)
     if real_set(form):
-        return Reading("set of reals", form)
+        return TextForm("set of reals", form)
     if number := read_number(form):
-        return Reading("number", f"{number.value}" + (" percent" if number.percent else ""))
+        return TextForm("number", f"{number.value}" + (" percent" if number.percent else ""))
     quantity = quantity_of(form)
     if quantity.unit:
-        return Reading("quantity", f"{quantity.figure} [{quantity.unit}]")
-    return Reading("formula" if tree_of(form) is None else "expression", form)
+        return TextForm("quantity", f"{quantity.figure} [{quantity.unit}]")
+    return TextForm("formula" if tree_of(form) is None else "expression", form)
 
 
 def _told(found: dict[str, object]) -> str:

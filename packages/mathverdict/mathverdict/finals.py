@@ -183,7 +183,7 @@ _BEFORE_NOUN = re.compile(
 )
 
 
-class Finals(NamedTuple):
+class FinalAnswers(NamedTuple):
     """The answers that a text presents as final; `reason` says why there is none."""
 
     answers: tuple[str, ...] = ()
@@ -203,22 +203,22 @@ class _Box(NamedTuple):
     r"""More than the one character that LaTeX takes stands behind a `\boxed` without braces."""
 
 
-def finals_of_reply(text: str, question: str = "") -> Finals:
+def finals_of_reply(text: str, question: str = "") -> FinalAnswers:
     """The final boxes of a model's reply, after any thinking."""
     if "</think>" in text:
         text = text.rpartition("</think>")[2]
     elif "<think>" in text:
-        return Finals(reason="unfinished_thinking")
+        return FinalAnswers(reason="unfinished_thinking")
     if not text.strip():
-        return Finals(reason="empty")
-    return _final_boxes(text, question) or Finals(reason="no_box")
+        return FinalAnswers(reason="empty")
+    return _final_boxes(text, question) or FinalAnswers(reason="no_box")
 
 
-def finals_of_file(text: str, question: str = "") -> Finals:
+def finals_of_file(text: str, question: str = "") -> FinalAnswers:
     """The final answer in a file: boxed, tagged, announced, or the file's few lines as they are."""
     text = without_closing_words(text.lstrip("\ufeff").strip())
     if not text:
-        return Finals(reason="empty")
+        return FinalAnswers(reason="empty")
     if boxed := _final_boxes(text, question):
         return boxed
     if marked := _marked(text):
@@ -229,13 +229,13 @@ def finals_of_file(text: str, question: str = "") -> Finals:
     if values := announced(lines):
         return _all_or_empty(values)
     if not lines:
-        return Finals(reason="empty")
+        return FinalAnswers(reason="empty")
     if len(lines) > MAX_BARE_LINES:
         readings = shown or stated(text, question, bare=False)
-        return Finals(readings[:1], stated=readings) if readings else Finals(reason="no_answer_marked")
+        return FinalAnswers(readings[:1], stated=readings) if readings else FinalAnswers(reason="no_answer_marked")
     environment = "\\begin{" in text
     whole = " ".join(lines) if environment else ", ".join(line.rstrip(",;") for line in lines)
-    return Finals((whole,), stated=(*shown, *stated(text, question)))
+    return FinalAnswers((whole,), stated=(*shown, *stated(text, question)))
 
 
 def reference_value(text: str) -> str:
@@ -262,27 +262,27 @@ def _marked(text: str) -> list[str]:
     return [found.strip() for found in _TAG.findall(text)] or _HASHES.findall(text)
 
 
-def _all_or_empty(answers: list[str]) -> Finals:
+def _all_or_empty(answers: list[str]) -> FinalAnswers:
     if not answers[-1]:
-        return Finals(reason="empty")
+        return FinalAnswers(reason="empty")
     different = tuple(dict.fromkeys(answers))
-    return Finals(different, stated=stated(different[0]) if len(different) == 1 else ())
+    return FinalAnswers(different, stated=stated(different[0]) if len(different) == 1 else ())
 
 
-def _final_boxes(text: str, question: str) -> Finals | None:
+def _final_boxes(text: str, question: str) -> FinalAnswers | None:
     """The last box, with those before it that are as final as it; `None` if there is no box."""
     boxes = _boxes(text)
     if not boxes:
         return None
     if boxes[-1].content is None or boxes[-1].split:
-        return Finals(reason="unbalanced_box")
+        return FinalAnswers(reason="unbalanced_box")
     if not boxes[-1].content.strip():
-        return Finals(reason="empty")
+        return FinalAnswers(reason="empty")
     if corrected := correction(text[boxes[-1].end :], boxes[-1].content):
-        return Finals((corrected,))
+        return FinalAnswers((corrected,))
     denied = _DENIED_BEFORE.search(_line_before(text, boxes[-1])) or _DENIED_BEHIND.match(text, boxes[-1].end)
     if denied or _TAKEN_BACK.search(text[boxes[-1].end :][-_MOST:]):
-        return Finals(reason="taken_back")
+        return FinalAnswers(reason="taken_back")
     rivals, only_listed = [boxes[-1]], True
     for box, following in zip(reversed(boxes[:-1]), reversed(boxes[1:]), strict=True):
         between = text[box.end : following.start]
@@ -299,7 +299,7 @@ def _final_boxes(text: str, question: str) -> Finals | None:
     if other := _OR.match(text, boxes[-1].end):
         answers.append(other["other"])
     answers = list(dict.fromkeys(answers))
-    return Finals(tuple(answers), _joined(text, rivals) if only_listed and len(rivals) > 1 else "")
+    return FinalAnswers(tuple(answers), _joined(text, rivals) if only_listed and len(rivals) > 1 else "")
 
 
 def _with_surroundings(text: str, box: _Box) -> str:

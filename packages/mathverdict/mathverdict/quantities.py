@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise, starmap
 from typing import NamedTuple
 
-from .values import Plain, read_number, real_number, same_number
+from .values import PlainNumber, read_number, real_number, same_number
 
 UNITS = {
     "cm": "cm|centimet(?:er|re)s?", "mm": "mm|millimet(?:er|re)s?", "km": "km|kilomet(?:er|re)s?", "dm": "dm",
@@ -238,7 +238,7 @@ def same_quantity(gold: Quantity, given: Quantity, equal: Equal) -> bool:
         if number is None:
             return equal(gold.figure, rf"\frac{{{scale.numerator}}}{{{scale.denominator}}}\cdot ({given.figure})")
         wanted = read_number(gold.figure)
-        converted = Plain(number.value * scale, number.rounded, number.percent)
+        converted = PlainNumber(number.value * scale, number.rounded, number.percent)
         return same_number(wanted, converted) if wanted else equal(gold.figure, str(converted.value))
     # A multiple of π without a unit, beside degrees, is in radians.
     if {side.unit or ("rad" if r"\pi" in side.figure else "") for side in (gold, given)} == {"degree", "rad"}:
@@ -270,14 +270,14 @@ def same_parts(gold: str, given: str) -> bool | None:
     return left is not None and right is not None and same_number(left, right)
 
 
-def _total(amounts: list[Quantity], unit: str) -> Plain | None:
+def _total(amounts: list[Quantity], unit: str) -> PlainNumber | None:
     numbers = [read_number(amount.figure) for amount in amounts]
     scales = [_scale(unit, amount.unit) for amount in amounts]
     pairs = [(number, scale) for number, scale in zip(numbers, scales, strict=True) if number and scale]
     if len(pairs) < len(amounts) or any(number.percent for number, _ in pairs):
         return None
     value = sum((number.value * scale for number, scale in pairs), Fraction(0))
-    return Plain(value, any(number.rounded for number, _ in pairs))
+    return PlainNumber(value, any(number.rounded for number, _ in pairs))
 
 
 def _scale(gold: str, given: str) -> Fraction | None:

@@ -401,27 +401,27 @@ def _letter(found: "re.Match[str]") -> str:
     return next(group for group in found.groups()[1:] if group)
 
 
-class End(NamedTuple):
+class IntervalEnd(NamedTuple):
     """Where a piece ends: at `value`, or right above (`side` 1) or below (-1) it; `None` is infinity on that side."""
 
     value: Any
     side: int = 0
 
 
-class Piece(NamedTuple):
+class Interval(NamedTuple):
     """An interval; an infinite end is open."""
 
-    low: End
-    high: End
+    low: IntervalEnd
+    high: IntervalEnd
 
 
-_LOWEST, _HIGHEST = End(None, -1), End(None, 1)
+_LOWEST, _HIGHEST = IntervalEnd(None, -1), IntervalEnd(None, 1)
 
 
 class RealSet(NamedTuple):
     """The pieces in order, and the variable that the text named."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Interval, ...]
     name: str = ""
 
 
@@ -447,7 +447,7 @@ def real_set(text: str) -> RealSet | None:
         return _united([part for part in parts if part]) if all(parts) else None
     if form.kind in {"()", "[]", "(]", "[)"} and len(form.elements) == 2:
         low, high = _end(form.elements[0], -1, form.kind[0] == "("), _end(form.elements[1], 1, form.kind[1] == ")")
-        return RealSet((Piece(low, high),)) if low and high and _distance(low, high) <= -9 else None
+        return RealSet((Interval(low, high),)) if low and high and _distance(low, high) <= -9 else None
     return None
 
 
@@ -467,7 +467,7 @@ def same_set(gold: RealSet, given: RealSet, rounded: bool) -> bool:
     )
 
 
-def _distance(left: End, right: End, rounded: bool = False) -> int:
+def _distance(left: IntervalEnd, right: IntervalEnd, rounded: bool = False) -> int:
     """How far `left` is above `right`: at most 2 if they are ends at one value, else -9 or less, or 9 or more."""
     if left.value is None or right.value is None:
         return 9 * ((left.value is None) * left.side - (right.value is None) * right.side)
@@ -480,11 +480,11 @@ def _distance(left: End, right: End, rounded: bool = False) -> int:
 _place = cmp_to_key(_distance)
 
 
-def _end(text: str, direction: int, is_open: bool) -> End | None:
+def _end(text: str, direction: int, is_open: bool) -> IntervalEnd | None:
     if found := _INFINITE.fullmatch(text):
-        return End(None, direction) if is_open and int(f"{found['sign']}1") == direction else None
+        return IntervalEnd(None, direction) if is_open and int(f"{found['sign']}1") == direction else None
     value = real_number(text)
-    return None if value is None else End(value, -direction if is_open else 0)
+    return None if value is None else IntervalEnd(value, -direction if is_open else 0)
 
 
 def _points(text: str) -> RealSet | None:
@@ -492,7 +492,7 @@ def _points(text: str) -> RealSet | None:
     values = [real_number(element) for element in form.elements] if form and form.kind == "{}" else [None]
     if any(value is None for value in values):
         return None
-    return _united([RealSet((Piece(End(value), End(value)),)) for value in values])
+    return _united([RealSet((Interval(IntervalEnd(value), IntervalEnd(value)),)) for value in values])
 
 
 def _without(text: str) -> RealSet | None:
@@ -501,8 +501,11 @@ def _without(text: str) -> RealSet | None:
     if base is None or points is None:
         return None
     values = [piece.low.value for piece in points.pieces]
-    lows, highs = [_LOWEST, *(End(value, 1) for value in values)], [*(End(value, -1) for value in values), _HIGHEST]
-    return _intersection([base, RealSet(tuple(map(Piece, lows, highs)))])
+    lows, highs = (
+        [_LOWEST, *(IntervalEnd(value, 1) for value in values)],
+        [*(IntervalEnd(value, -1) for value in values), _HIGHEST],
+    )
+    return _intersection([base, RealSet(tuple(map(Interval, lows, highs)))])
 
 
 def _of_alternatives(elements: tuple[str, ...]) -> RealSet | None:
@@ -536,7 +539,7 @@ def _of_inequality(relation: Relation) -> RealSet | None:
         return None
     low = _end(sides[0], -1, signs[0] == "<") if places[0] == 1 else _LOWEST
     high = _end(sides[-1], 1, signs[-1] == "<") if places[0] < len(sides) - 1 else _HIGHEST
-    return RealSet((Piece(low, high),), sides[places[0]]) if low and high else None
+    return RealSet((Interval(low, high),), sides[places[0]]) if low and high else None
 
 
 def _of_distance(found: "re.Match[str]", sign: str, bound: str) -> RealSet | None:
@@ -553,7 +556,7 @@ def _intersection(sets: list[RealSet]) -> RealSet | None:
     pieces = list(sets[0].pieces)
     for other in sets[1:]:
         met = [
-            Piece(max(left.low, right.low, key=_place), min(left.high, right.high, key=_place))
+            Interval(max(left.low, right.low, key=_place), min(left.high, right.high, key=_place))
             for left in pieces
             for right in other.pieces
         ]
@@ -563,10 +566,10 @@ def _intersection(sets: list[RealSet]) -> RealSet | None:
 
 
 def _united(sets: list[RealSet]) -> RealSet:
-    merged: list[Piece] = []
+    merged: list[Interval] = []
     for piece in sorted((piece for part in sets for piece in part.pieces), key=lambda piece: _place(piece.low)):
         if merged and _distance(piece.low, merged[-1].high) <= 1:
-            merged[-1] = Piece(merged[-1].low, max(merged[-1].high, piece.high, key=_place))
+            merged[-1] = Interval(merged[-1].low, max(merged[-1].high, piece.high, key=_place))
         else:
             merged.append(piece)
     return RealSet(tuple(merged), next((part.name for part in sets if part.name), ""))

@@ -58,21 +58,21 @@ _DENOMINATORS = (7, 11, 13, 17, 19)
 read = lru_cache(maxsize=256)(parse)
 
 
-class Plain(NamedTuple):
+class PlainNumber(NamedTuple):
     value: Fraction
     rounded: bool
     """Written with a decimal point or an exponent, so it may stand for a longer number."""
     percent: bool = False
 
 
-def read_number(text: str) -> Plain | None:
+def read_number(text: str) -> PlainNumber | None:
     """The number that the spelled `text` is, or `None` if it is anything else or has over 400 digits."""
     if len(text) > 2 * MAX_DIGITS:
         return None
     stripped = _PERCENT.sub("", text)
     percent = stripped != text
     number = _unsuffixed(_without_parentheses(stripped.strip()))
-    return None if number is None else Plain(number.value, number.rounded, percent)
+    return None if number is None else PlainNumber(number.value, number.rounded, percent)
 
 
 def _without_parentheses(text: str) -> str:
@@ -81,20 +81,20 @@ def _without_parentheses(text: str) -> str:
     return text
 
 
-def _unsuffixed(text: str) -> Plain | None:
+def _unsuffixed(text: str) -> PlainNumber | None:
     if _DECIMAL.fullmatch(text):
-        return Plain(_decimal(text), "." in text.rstrip("."))
+        return PlainNumber(_decimal(text), "." in text.rstrip("."))
     if found := _SCIENTIFIC.fullmatch(text):
         exponent = int(found["e"] or found["b"] or found["p"])
         mantissa = _decimal(found["mantissa"]) if found["mantissa"] else Fraction(1)
         if abs(exponent) > MAX_DIGITS or (found["e"] and not found["mantissa"]):
             return None
-        return Plain(mantissa * Fraction(10) ** exponent, True)
+        return PlainNumber(mantissa * Fraction(10) ** exponent, True)
     if found := _FRACTION.fullmatch(text) or _SLASH.fullmatch(text):
         return _ratio(found.groupdict())
     if found := _RECURRING.fullmatch(text):
         tail = Fraction(int(found["period"]), (10 ** len(found["period"]) - 1) * 10 ** len(found["places"]))
-        return Plain(_decimal(found["fixed"]) + (-tail if text.startswith("-") else tail), False)
+        return PlainNumber(_decimal(found["fixed"]) + (-tail if text.startswith("-") else tail), False)
     return None
 
 
@@ -102,7 +102,7 @@ def _decimal(text: str) -> Fraction:
     return Fraction(re.sub(r"[\s,_]", "", text).removesuffix("."))
 
 
-def _ratio(groups: dict[str, str | None]) -> Plain | None:
+def _ratio(groups: dict[str, str | None]) -> PlainNumber | None:
     texts = groups["top"] or groups.get("t") or "", groups["bottom"] or groups.get("b") or ""
     if not all(map(_DECIMAL.fullmatch, texts)) or (bottom := _decimal(texts[1])) == 0:
         return None
@@ -110,10 +110,10 @@ def _ratio(groups: dict[str, str | None]) -> Plain | None:
     if groups["whole"] and not 0 <= value < 1:
         return None
     value += int(groups["whole"] or 0)
-    return Plain(-value if groups["sign"] == "-" else value, False)
+    return PlainNumber(-value if groups["sign"] == "-" else value, False)
 
 
-def same_number(left: Plain, right: Plain) -> bool:
+def same_number(left: PlainNumber, right: PlainNumber) -> bool:
     """Whether an answer (`right`) is the number `left`; a percent equals its fraction, and its bare figure if the
     reference is a percentage."""
     rounded = left.rounded or right.rounded
@@ -231,7 +231,7 @@ class Undecidable(Exception):
     """The value cannot be computed with bounded effort."""
 
 
-class Found(NamedTuple):
+class ComputedValue(NamedTuple):
     """A value, the bits of it that are right, and the bits that it was computed with."""
 
     value: Value
@@ -239,7 +239,7 @@ class Found(NamedTuple):
     precision: int
 
 
-def value_of(node: Node, point: Mapping[str, Fraction], precision: int = START) -> Found:
+def value_of(node: Node, point: Mapping[str, Fraction], precision: int = START) -> ComputedValue:
     """The value of `node` with its variables at `point`, computed with at least `precision` bits; `Undefined` if there
     is none, `Undecidable` if it needs more than the bounds allow."""
     while True:
@@ -253,7 +253,7 @@ def value_of(node: Node, point: Mapping[str, Fraction], precision: int = START) 
                 raise Undefined("not finite")
         accuracy = precision - evaluator.lost - 32
         if isinstance(value, Fraction) or accuracy >= evaluator.lost + SLACK:
-            return Found(value, MAX_PRECISION if isinstance(value, Fraction) else accuracy, precision)
+            return ComputedValue(value, MAX_PRECISION if isinstance(value, Fraction) else accuracy, precision)
         precision = 2 * evaluator.lost + SLACK + 64
         if precision > MAX_PRECISION:
             raise Undecidable("too many digits")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
-from .finals import Finals, finals_of_file, finals_of_reply, has_box, reference_value
+from .finals import FinalAnswers, finals_of_file, finals_of_reply, has_box, reference_value
 from .grammar import Unparsable
 from .normalize import normalize, unescaped, without_lead
 from .notations import (
@@ -153,7 +153,7 @@ def stated_answer(text: str, source: Source) -> str:
     return finals.joined or (finals.answers[0] if len(finals.answers) == 1 else "")
 
 
-def _finals(text: str, source: Source, question: str = "") -> Finals:
+def _finals(text: str, source: Source, question: str = "") -> FinalAnswers:
     text = unescaped(_EMPTY_LINES.sub("\n\n", _SPACES.sub(" ", text)))
     boxed = source == "reply" or (source == "any" and has_box(text))
     return finals_of_reply(text, question) if boxed else finals_of_file(text, question)
@@ -176,7 +176,7 @@ def _is_right(value: str, answer: str, question: str, unrounded: bool) -> bool:
     return rounds_to(normalize(without_lead(answer)), normalize(without_lead(value)), share=20)
 
 
-def _compare_finals(right: Callable[[str], bool], finals: Finals) -> Verdict:
+def _compare_finals(right: Callable[[str], bool], finals: FinalAnswers) -> Verdict:
     if finals.joined and right(finals.joined):
         return Verdict(True, "equal", finals.joined)
     answers, last = finals.answers, finals.answers[-1]

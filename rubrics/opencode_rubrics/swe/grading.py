@@ -30,7 +30,7 @@ from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
 from rollout_sandbox.toolbox.command import CommandResult, run_command
 from rollout_sandbox.toolbox.files import upload_bundle
-from rollout_sandbox.toolbox.scoring import BoxOrder, Scoring, ScoringError, scoring_of
+from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, SecondSandboxOptions, scoring_of
 
 from opencode_rubrics.swe.foreign_parsers import foreign_of
 from opencode_rubrics.swe.parsers import PARSERS
@@ -111,7 +111,7 @@ class SuiteRun(SuiteVerdict):
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledPackage:
     """What is left of a task when its package has been installed, or has not been yet."""
 
     problem: SweProblem
@@ -135,7 +135,7 @@ class Grade:
 
 def untouched_box(scoring: Scoring, problem: SweProblem) -> AbstractAsyncContextManager[vf.Runtime]:
     """A second sandbox of the task, in which nothing is hidden; a `ScoringError` if this environment gives none."""
-    return scoring.second_sandbox(BoxOrder(data={"swe": problem.model_copy(update={"hidden": []})}))
+    return scoring.second_sandbox(SecondSandboxOptions(data={"swe": problem.model_copy(update={"hidden": []})}))
 
 
 async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir: str, change: Change) -> Grade:
@@ -216,7 +216,7 @@ async def gold_run(
 
 
 async def _staged(
-    box: vf.Runtime, installed: Installed, workdir: str, *, record: bool, whole: bool = False
+    box: vf.Runtime, installed: InstalledPackage, workdir: str, *, record: bool, whole: bool = False
 ) -> SuiteRun:
     if installed.failure:
         raise StagingError(installed.failure)
@@ -287,7 +287,7 @@ def installs(command: str) -> bool:
 
 async def install(
     box: vf.Runtime, problem: SweProblem, workdir: str, folders: Sequence[str] | None, *, changed: bool
-) -> Installed:
+) -> InstalledPackage:
     """Install the package of an untouched sandbox, if a change has no part in that: one of Python modules alone, in
     these `folders`; None is another change."""
     parts, failure = parted(problem.command), ""
@@ -299,7 +299,7 @@ async def install(
         ended = await run_command(box, f'"{shell}" {script}; rm -f {script}', workdir=workdir, timeout=problem.timeout)
         failure = f"its package was not installed within {problem.timeout:g} s" if ended.timed_out else ""
         problem = problem.model_copy(update={"command": parts[1]})
-    return Installed(problem, changed and installs(problem.command), failure)
+    return InstalledPackage(problem, changed and installs(problem.command), failure)
 
 
 async def _all_there(box: vf.Runtime, workdir: str, folders: Sequence[str]) -> bool:

@@ -138,7 +138,7 @@ PARSERS: dict[str, Callable[[str], dict[str, str]]] = {
 """By name; `exit-code` reads no log."""
 
 
-class Named:
+class StatusByName:
     """The status of tests by names that may be cut."""
 
     def __init__(self, found: Mapping[str, str]) -> None:
@@ -178,7 +178,7 @@ def decided(
     if fail_only:
         fixed, still = (sum(found.get(test) not in BAD for test in tests) for tests in (fail_to_pass, pass_to_pass))
         return fixed, still, fixed == len(fail_to_pass) and still == len(pass_to_pass)
-    kept, named = GOOD + ((SKIPPED,) if skipped_is_kept else ()), Named(found)
+    kept, named = GOOD + ((SKIPPED,) if skipped_is_kept else ()), StatusByName(found)
     fixed = sum(named(test) in GOOD for test in fail_to_pass)
     still = sum(named(test) in kept for test in pass_to_pass)
     return fixed, still, fixed == len(fail_to_pass) and still == len(pass_to_pass)

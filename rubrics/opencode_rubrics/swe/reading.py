@@ -43,7 +43,7 @@ class ParserFailed(Exception):
     """A parser of another package cannot be asked."""
 
 
-class Reading:
+class ChangeReader:
     """One change, from two listings to what is put into an untouched sandbox."""
 
     def compare(self, before: bytes, after: bytes, row: RowPaths) -> Result:
@@ -186,7 +186,7 @@ def main(cpu_seconds: int) -> None:
     ):
         hard = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-    reading, out = Reading(), sys.stdout.buffer
+    reading, out = ChangeReader(), sys.stdout.buffer
     while (asked := _asked(sys.stdin.buffer)) is not None:
         call: Callable[..., Result] = getattr(reading, asked[0])
         try:

@@ -16,9 +16,9 @@ from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.tree import (
     MAX_CHANGE,
     MAX_PATHS,
-    Entry,
     File,
     Tree,
+    TreeEntry,
     TreeError,
     joined,
     read_listing,
@@ -90,7 +90,7 @@ async def ignored_paths(box: vf.Runtime, directory: str, names: bytes) -> bytes:
     return found.stdout.encode(errors="surrogateescape")
 
 
-async def list_tree(runtime: vf.Runtime, directory: str) -> dict[str, Entry]:
+async def list_tree(runtime: vf.Runtime, directory: str) -> dict[str, TreeEntry]:
     """What is below a directory of a sandbox without an agent; a `TreeError` if the sandbox did not say."""
     return read_listing(await listing(runtime, directory))
 

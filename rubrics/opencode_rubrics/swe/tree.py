@@ -33,7 +33,7 @@ class TreeError(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class TreeEntry:
     """One file or link."""
 
     digest: str = ""
@@ -52,11 +52,11 @@ class File:
     executable: bool = False
 
 
-Tree = Mapping[str, Entry]
+Tree = Mapping[str, TreeEntry]
 """By path below the directory."""
 
 
-def read_listing(packed: bytes) -> dict[str, Entry]:
+def read_listing(packed: bytes) -> dict[str, TreeEntry]:
     """The listing that `list_tree.sh` printed; lines that make no sense are left out. A `TreeError` if it is not a
     tree, or too large."""
     try:
@@ -66,24 +66,24 @@ def read_listing(packed: bytes) -> dict[str, Entry]:
         raise TreeError(f"the listing cannot be read: {error}") from error
     if not unpacked.eof:
         raise TreeError(f"there are too many files: a listing of more than {MAX_LISTING >> 20} MiB, or a cut one")
-    found: dict[str, Entry] = {}
+    found: dict[str, TreeEntry] = {}
     executable: set[str] = set()
     for line in text.decode(errors="surrogateescape").split("\n"):
         kind, _, rest = line.partition(" ")
         if kind == "f":
             digest, _, name = rest.partition("  ")
-            found |= _named(name, Entry(digest))
+            found |= _named(name, TreeEntry(digest))
         elif kind == "l":
             name, _, target = rest.partition("\t")
-            found |= _named(name, Entry(target=target))
+            found |= _named(name, TreeEntry(target=target))
         elif kind == "x":
-            executable.update(_named(rest, Entry()))
+            executable.update(_named(rest, TreeEntry()))
     for name in executable & found.keys():
-        found[name] = Entry(found[name].digest, found[name].target, found[name].target is None)
+        found[name] = TreeEntry(found[name].digest, found[name].target, found[name].target is None)
     return found
 
 
-def _named(name: str, entry: Entry) -> dict[str, Entry]:
+def _named(name: str, entry: TreeEntry) -> dict[str, TreeEntry]:
     path = name.removeprefix("./")
     parts = path.split("/")
     sound = name.startswith("./") and path.isprintable() and not {"", ".", "..", ".git"} & set(parts)

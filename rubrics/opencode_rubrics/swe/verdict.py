@@ -20,7 +20,7 @@ from opencode_rubrics.swe.parsers import (
     PARSERS,
     PASSED,
     STATUSES,
-    Named,
+    StatusByName,
     decided,
     short_name,
 )
@@ -56,7 +56,7 @@ class Suite(TypedDict):
 
 
 @dataclass(frozen=True)
-class Session:
+class PytestSession:
     """What our plugin recorded of one session of pytest, checked."""
 
     pid: int
@@ -98,7 +98,7 @@ def judge(
 ) -> SuiteVerdict:
     """The verdict on a run; `foreign` reads logs that no parser of ours does. A `record` of None was not asked for."""
     made = SuiteVerdict()
-    sessions: list[Session] | None = []
+    sessions: list[PytestSession] | None = []
     if record or (record is not None and suite["pytest"]):
         sessions = read_record(record, secret)
     if sessions is None:
@@ -137,7 +137,7 @@ def _judge_log(
     made: SuiteVerdict,
     suite: Suite,
     log: str,
-    sessions: list[Session],
+    sessions: list[PytestSession],
     secret: str,
     exit_code: int,
     foreign: Callable[[str], dict[str, str]],
@@ -158,11 +158,11 @@ def _judge_log(
         made.problem = f"it ended with exit code {exit_code}, and no test in its log has failed"
 
 
-def read_record(found: bytes, secret: str) -> list[Session] | None:
+def read_record(found: bytes, secret: str) -> list[PytestSession] | None:
     """What the plugin recorded of each session that ended; None unless each that began has ended, and one has, and each
     line is sealed and of the plugin's form."""
     began: Counter[int] = Counter()
-    ended: list[Session] = []
+    ended: list[PytestSession] = []
     lines = found.split(b"\n")
     if lines.pop():
         return None
@@ -187,7 +187,7 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 31
 
 
-def _session(told: object) -> Session | None:
+def _session(told: object) -> PytestSession | None:
     """The record of a session's end; None if it has another form."""
     if not isinstance(told, dict) or told.keys() != {"ended", "exit", "collected", "states", "replaced"}:
         return None
@@ -196,10 +196,10 @@ def _session(told: object) -> Session | None:
     if not (all(map(_is_count, counts)) and type(told["exit"]) is int and isinstance(states, dict)):
         return None
     known = all(isinstance(status, str) and status in STATUSES for status in states.values())
-    return Session(told["ended"], collected, told["replaced"], states) if known else None
+    return PytestSession(told["ended"], collected, told["replaced"], states) if known else None
 
 
-def states_of(sessions: list[Session]) -> dict[str, str]:
+def states_of(sessions: list[PytestSession]) -> dict[str, str]:
     """The status of each test in all sessions, the worst of them."""
     recorded: dict[str, str] = {}
     for session in sessions:
@@ -225,7 +225,7 @@ def agreed(states: Mapping[str, str], recorded: Mapping[str, str], *, short: boo
     if short:
         bad_last = sorted(recorded.items(), key=lambda item: item[1] in BAD)
         recorded = {short_name(name): status for name, status in bad_last}
-    made, lied, named = dict(states), 0, Named(recorded)
+    made, lied, named = dict(states), 0, StatusByName(recorded)
     for name, status in states.items():
         truth = named(name) or recorded.get(name.split(" ", 1)[0])
         if status in GOOD and truth not in GOOD:

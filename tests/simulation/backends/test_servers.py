@@ -16,7 +16,7 @@ from opencode_env.tool_backends.connection import BackendConnection
 from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.reading import read_backends
-from opencode_env.tool_backends.remote import Undeleted
+from opencode_env.tool_backends.remote import UndeletedInstances
 from opencode_env.tool_backends.serving import check_start, starting
 from opencode_simulation.hub import hub
 from rollout_sandbox.podman import left_behind
@@ -49,7 +49,7 @@ async def started(
     *,
     call_timeout: float = 60.0,
     start_timeout: float = 120.0,
-    leftovers: Undeleted | None = None,
+    leftovers: UndeletedInstances | None = None,
     **rest: Any,
 ) -> AsyncIterator[BackendConnection]:
     """The backend of a file with one, as a rollout starts it."""
@@ -57,7 +57,7 @@ async def started(
     path = write_file(directory / "backends.yaml", backend, **rest)
     options = BackendsConfig(file=path, call_timeout=call_timeout, start_timeout=start_timeout)
     file = read_backends(path)
-    async with starting(file.config.backends[0], file, options, "a-session", leftovers or Undeleted()) as made:
+    async with starting(file.config.backends[0], file, options, "a-session", leftovers or UndeletedInstances()) as made:
         yield made
 
 
@@ -244,7 +244,7 @@ async def test_an_instance_that_is_not_deleted_at_once_is_deleted_later_and_its_
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elsewhere, "_PAUSES", (0.01, 0.01))
-    leftovers = Undeleted()
+    leftovers = UndeletedInstances()
     async with InstanceApi() as api:
         given = api.config | {"delete_instance_endpoint_template": "/made/{remote_instance_id}?key=pass-word"}
         for refusals, removed in ((1, True), (3, False)):
@@ -253,7 +253,7 @@ async def test_an_instance_that_is_not_deleted_at_once_is_deleted_later_and_its_
                 pass
             assert (api.alive == {}) == removed
         api.refused_deletions = 1
-        kept = Undeleted()
+        kept = UndeletedInstances()
         kept._removals.extend(leftovers._removals)
         await kept.remove()
         assert "1 left behind, to be removed by hand: instance 'made 0' of tool backend 'notes'" in caplog.text

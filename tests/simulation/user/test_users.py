@@ -13,7 +13,7 @@ from opencode_env.user_simulation import STOP, asked_user
 from tests.simulation.episodes import problems, row, serving
 from tests.support.replies import bash
 from tests.support.rows import script, write_rows
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 
 pytestmark = pytest.mark.usefixtures("light_opencode")
 
@@ -21,7 +21,7 @@ USER = "the-user"
 WANTS = {"enabled": True, "system_prompt": "You want a number, and its reason.", "llm": USER}
 
 
-Run = tuple[Finished, list[dict[str, Any]]]
+Run = tuple[FinishedEvaluation, list[dict[str, Any]]]
 """One `vf-eval` over rows with every kind of user, and the requests that reached the user's model."""
 
 

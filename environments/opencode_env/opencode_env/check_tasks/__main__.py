@@ -36,7 +36,7 @@ from verifiers.v1.cli.resolve import narrow_config, plugin_errors
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.task import Task
 
-from opencode_env.check_tasks.check import Box, Check, CheckEnv, Results, TaskCheck, TaskReport, table
+from opencode_env.check_tasks.check import Check, CheckEnv, Results, TaskCheck, TaskReport, TaskSandbox, table
 from opencode_env.taskset import DatasetError, OpenCodeTask
 
 _OWNER = "opencode_env.check_tasks"
@@ -90,7 +90,7 @@ def _below(path: str, places: Collection[str]) -> bool:
     return bool({path, *map(str, PurePosixPath(path).parents)} & {*places})
 
 
-async def _own_parser(box: Box, problem: SweProblem, workdir: str) -> str:
+async def _own_parser(box: TaskSandbox, problem: SweProblem, workdir: str) -> str:
     """The parser of ours that reads the suite's logs as the row's own does; the sandbox has no other."""
     if problem.parser in PARSERS:
         return problem.parser

@@ -29,7 +29,7 @@ from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.check_tasks.leaks import (
-    Readable,
+    ReadableTexts,
     Secret,
     change_of,
     found_in,
@@ -142,7 +142,7 @@ def table(reports: Iterable[TaskReport]) -> str:
 
 
 @dataclass(frozen=True)
-class Box:
+class TaskSandbox:
     """One task's sandbox behind its setup."""
 
     task: Task[Any, Any, Any]
@@ -189,7 +189,7 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
         return [] if solution is None else [Bind(solution, SOLUTION)]
 
     @asynccontextmanager
-    async def box(self, task: Task[Any, Any, Any], solution: Path | None = None) -> AsyncIterator[Box]:
+    async def box(self, task: Task[Any, Any, Any], solution: Path | None = None) -> AsyncIterator[TaskSandbox]:
         """A sandbox of the task, with its setup behind it; the confined one shows the directory of a `solution`.
 
         Raises:
@@ -211,7 +211,7 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
             fence = ProcessFence(runtime)
             await fence.mark()
             seen = agents_view(await resolve_agent_runtime(runtime, task.data.agent_user))
-            yield Box(task, runtime, seen, trace, rollout, fence, seconds, scoring, workdir_of(trace))
+            yield TaskSandbox(task, runtime, seen, trace, rollout, fence, seconds, scoring, workdir_of(trace))
 
 
 LEAST_AGENT_SECONDS = 10.0
@@ -316,8 +316,8 @@ class TaskCheck:
             episode=self._env.config.timeout.episode,
         )
 
-    async def _untouched(self) -> Readable:
-        readable = Readable()
+    async def _untouched(self) -> ReadableTexts:
+        readable = ReadableTexts()
         firsts, agains = [], []
         for number in range(self._repeats):
             async with self._env.box(self._task) as box:
@@ -385,13 +385,13 @@ class TaskCheck:
             if reward > (_CLOSE if miss.answer is not None else 1 - _CLOSE):
                 self._note("near-miss-passes", f"{name} scores {reward:g}")
 
-    async def _apply(self, gold: Gold, box: Box) -> None:
+    async def _apply(self, gold: Gold, box: TaskSandbox) -> None:
         await apply_gold(gold, box.agents, box.trace, box.workdir, self._answer_path, box.agent_seconds)
 
     def _reordered(self) -> OpenCodeTask:
         return self._task.with_data(verify=list(reversed(self._task.data.verify)))
 
-    def _search(self, readable: Readable, gold: Gold | None, changes: list[Secret]) -> None:
+    def _search(self, readable: ReadableTexts, gold: Gold | None, changes: list[Secret]) -> None:
         prompt = self._task.data.prompt_text
         golden = [secret_of(name, text) for name, text in (gold.texts if gold else {}).items()]
         secrets = [*changes, *self._hidden(), *golden]

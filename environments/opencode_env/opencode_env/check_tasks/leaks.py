@@ -228,16 +228,16 @@ _OWNER = "opencode_env.check_tasks"
 
 
 @dataclass
-class Readable:
+class ReadableTexts:
     """Texts by where they are, and what was not looked at."""
 
     texts: dict[str, str] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
 
 
-async def readable_in(runtime: vf.Runtime) -> Readable:
+async def readable_in(runtime: vf.Runtime) -> ReadableTexts:
     """All that can be read in the sandbox by the user of `runtime`."""
-    found = Readable()
+    found = ReadableTexts()
     places = ["/"] if abilities_of(runtime).trusted_python else ["/", *_ADDED]
     packed = await _packed(runtime, places, await _left_out(runtime), found)
     found.texts |= {name: text for name, text in texts_of(packed, text_of).items() if "/objects/" not in name}
@@ -254,17 +254,17 @@ async def readable_in(runtime: vf.Runtime) -> Readable:
 
 async def work_in(runtime: vf.Runtime, workdir: str) -> dict[str, str]:
     """The texts below the work directory, by path; those of tools' own caches are left out."""
-    texts = texts_of(await _packed(runtime, [workdir], [], Readable()))
+    texts = texts_of(await _packed(runtime, [workdir], [], ReadableTexts()))
     return {name: text for name, text in texts.items() if not {".git", *_GENERATED} & set(name.split("/"))}
 
 
-async def _packed(runtime: vf.Runtime, places: list[str], left_out: list[str], found: Readable) -> bytes:
+async def _packed(runtime: vf.Runtime, places: list[str], left_out: list[str], found: ReadableTexts) -> bytes:
     pruned = [word for path in left_out for word in ("-path", path, "-prune", "-o")]
     argv = program_argv("pack_files.sh", _ARCHIVE, str(MAX_FILE_BYTES // 1024), *places, *pruned, owner=_OWNER)
     return await _made(runtime, argv, _ARCHIVE, "files: the sandbox lacks tar or find", found)
 
 
-async def _made(runtime: vf.Runtime, argv: list[str], path: str, lacking: str, found: Readable) -> bytes:
+async def _made(runtime: vf.Runtime, argv: list[str], path: str, lacking: str, found: ReadableTexts) -> bytes:
     result = await run_for(runtime, argv, _SECONDS, f"{path} cannot be made")
     said, what = result.stdout.strip(), lacking.partition(":")[0]
     if not said.isdigit():
@@ -314,7 +314,7 @@ def words_of(path: str) -> str:
     return re.sub(r"(?i)(answer|solution|expected|secret)(?: is)? (?=\S)", r"\1: ", re.sub(r"[/_\s-]+", " ", path))
 
 
-async def _objects(runtime: vf.Runtime, directory: str, found: Readable) -> Mapping[str, str]:
+async def _objects(runtime: vf.Runtime, directory: str, found: ReadableTexts) -> Mapping[str, str]:
     """All objects of a repository, those too that no branch leads to."""
     argv = program_argv("dump_objects.sh", directory, _OBJECTS, owner=_OWNER)
     content = await _made(runtime, argv, _OBJECTS, f"git objects of {directory}: the sandbox lacks git", found)

@@ -24,7 +24,7 @@ from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.prime import PrimeLimits, PrimeQueue
 from rollout_sandbox.surrogates import replace_surrogates
 from rollout_sandbox.told import task_name
-from rollout_sandbox.toolbox.scoring import BoxOrder, attach
+from rollout_sandbox.toolbox.scoring import SecondSandboxOptions, attach
 from typing_extensions import TypeVar
 from verifiers.v1.agent import Agent, Agents
 from verifiers.v1.clients import ModelContext
@@ -48,7 +48,7 @@ from opencode_env.cli_agent.classification import (
     unscore_failed,
     zero_spoilt,
 )
-from opencode_env.cli_agent.evaluation import CapConfig, Evaluation, Probe, RunReport, require_proxies
+from opencode_env.cli_agent.evaluation import CapConfig, Evaluation, EvaluationReport, Probe, require_proxies
 from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig
@@ -180,7 +180,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._outcomes = self.config.outcomes()
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
         limited = config.agent.timeout.rollout is not None
-        self._report = RunReport(local=self._runs_locally(), limited=limited, cap=self.config.cap)
+        self._report = EvaluationReport(local=self._runs_locally(), limited=limited, cap=self.config.cap)
         self._names: dict[int | None, str] = {}
         others = [seat for name, seat in agent_config_fields(config).items() if name != "agent"]
         confined = config.sandbox.confine
@@ -363,7 +363,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     @contextlib.asynccontextmanager
     async def _second_sandbox(
-        self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout, order: BoxOrder
+        self, task: Task[Any, Any, Any], agent: Agent, rollout: Rollout, order: SecondSandboxOptions
     ) -> AsyncIterator[Runtime]:
         """A second sandbox for scoring (see `rollout_sandbox.toolbox.scoring`), with the task's own setup behind it."""
         ordered = ordered_task(task, order)

@@ -382,7 +382,7 @@ class _Row:
     """From the start of its sandbox until that is removed; 0 where it did not start."""
 
 
-class RunReport(logging.Handler):
+class EvaluationReport(logging.Handler):
     """Watches one run of `vf-eval`; does nothing in any other process."""
 
     def __init__(self, *, local: bool, limited: bool, cap: CapConfig | None = None) -> None:

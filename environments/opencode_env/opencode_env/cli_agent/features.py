@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
 from rollout_sandbox.outcomes import Outcome
-from rollout_sandbox.toolbox.scoring import BoxOrder
+from rollout_sandbox.toolbox.scoring import SecondSandboxOptions
 from verifiers.v1.agent import Agents
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
@@ -48,7 +48,7 @@ def with_methods(task: TaskT, **methods: Callable[..., Any]) -> TaskT:
     return copied
 
 
-def ordered_task(task: TaskT, order: BoxOrder) -> TaskT:
+def ordered_task(task: TaskT, order: SecondSandboxOptions) -> TaskT:
     """The task as it is in a box that differs so from the agent's."""
     wanted = {"image": order.image, "workdir": order.workdir}
     changes = {name: value for name, value in wanted.items() if value is not None} | dict(order.data)

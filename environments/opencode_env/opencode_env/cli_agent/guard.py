@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Generic
 
 from opencode_rubrics import Rubric, require_alive
-from opencode_rubrics.rubric import Neutral, read_as_data
+from opencode_rubrics.rubric import NeutralAnswer, read_as_data
 from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.toolbox.scoring import ScoringTimeout
 from typing_extensions import TypeVar
@@ -100,7 +100,7 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         """Score a rollout that may be scored (see `require_scorable`); what raises over what the agent made costs the
         reward, which the task's scoring gives beside it."""
         require_scorable(trace)
-        await read_as_data(super().score, trace, runtime, Neutral(), type(self))
+        await read_as_data(super().score, trace, runtime, NeutralAnswer(), type(self))
 
 
 def guarded_task(
@@ -156,13 +156,13 @@ def guarded_task(
     return with_methods(task, finalize=finalize, score=score, **setup)
 
 
-def _neutral(task: Task[Any, Any, Any]) -> Neutral:
+def _neutral(task: Task[Any, Any, Any]) -> NeutralAnswer:
     """As the task's rubric has it, if it has one of ours."""
     with suppress(Exception):  # said by the scoring itself
         rubric = getattr(task, "rubric", None)
         if isinstance(rubric, Rubric):
             return replace(rubric.neutral(task.data), sandbox=True)
-    return Neutral()
+    return NeutralAnswer()
 
 
 def guarded(harness: Harness[Any], *, contained: bool, agent_errors: AgentErrors = "score") -> Harness[Any]:

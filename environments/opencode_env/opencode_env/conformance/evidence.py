@@ -22,7 +22,7 @@ from rollout_sandbox.conformance.subject import until
 
 from opencode_env.conformance.dialect import Dialect
 from opencode_env.conformance.taskset import COMMAND_MARK, JOURNAL_VARIABLE
-from opencode_env.conformance.user_home import Finished, Running, UserHome, closed_port, is_closed
+from opencode_env.conformance.user_home import FinishedEvaluation, RunningEvaluation, UserHome, closed_port, is_closed
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, RecordedRequest, Reply, ScriptedModel, Usage
 
 RIGHT, WRONG = "the-right-answer", "a-wrong-answer"
@@ -40,7 +40,7 @@ SERVICE, VICTIM = "sleep 59841", "sleep 59842"
 
 
 @dataclass(frozen=True)
-class Move:
+class RowReply:
     """One reply of the model: a shell command for the agent to run, or a text that ends its work."""
 
     command: str = ""
@@ -54,7 +54,7 @@ class SuiteRow:
     """A task and the model's part in it; `fields` are those of the taskset's `ConformanceData`."""
 
     name: str
-    moves: Sequence[Move] = (Move(text=RIGHT),)
+    moves: Sequence[RowReply] = (RowReply(text=RIGHT),)
     fields: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     """The agent's time limit; None takes the suite's, which a sound agent never meets."""
@@ -79,8 +79,8 @@ def no_process(pattern: str) -> str:
     return f"! {some_process(pattern)}"
 
 
-def faulty(kind: FaultKind, **settings: Any) -> Move:
-    return Move(text=RIGHT, faults=(Fault(kind=kind, **settings),))
+def faulty(kind: FaultKind, **settings: Any) -> RowReply:
+    return RowReply(text=RIGHT, faults=(Fault(kind=kind, **settings),))
 
 
 def finds(key: str) -> str:
@@ -94,8 +94,8 @@ def finds(key: str) -> str:
     )
 
 
-_HELLO = Move(command="echo hello")
-_DONE = Move(text=RIGHT)
+_HELLO = RowReply(command="echo hello")
+_DONE = RowReply(text=RIGHT)
 _LEAVE = (
     "setsid nohup sleep 59811 >/dev/null 2>&1 & "
     "setsid env -i sh -c 'sleep 59812 & sleep 59813' >/dev/null 2>&1 & "
@@ -114,7 +114,7 @@ def _neighbour(own: str, other: str) -> SuiteRow:
     )
     checks = {"files": f"! {marks}", "processes": no_process(f"sleep 5983{other}"), "own": f"test -f of-near-{own}"}
     commanded = {"agent": "test -f seen.txt && test ! -s seen.txt"}
-    moves = (Move(command=f"({look}) >seen.txt; true"), _DONE)
+    moves = (RowReply(command=f"({look}) >seen.txt; true"), _DONE)
     return SuiteRow(f"near-{own}", moves, {"before": before, "checks": checks, "commanded": commanded, "meets": "near"})
 
 
@@ -145,26 +145,26 @@ def main_rows(key: str) -> list[SuiteRow]:
         SuiteRow("short-500", (faulty(FaultKind.STATUS, status=500),), seconds=LIMIT_SECONDS),
         SuiteRow(
             "late",
-            (Move(command="touch made; setsid sleep 59801 & sleep 59802"), _DONE),
+            (RowReply(command="touch made; setsid sleep 59801 & sleep 59802"), _DONE),
             {"checks": {"ended": no_process("sleep 5980"), "made": "test -e made"}},
             seconds=LIMIT_SECONDS,
         ),
         SuiteRow("killed", (_HELLO, faulty(FaultKind.HANG)), {"before": f"(setsid {VICTIM} >/dev/null 2>&1 &)"}),
         SuiteRow("no-finish", (_HELLO, faulty(FaultKind.NO_FINISH))),
-        SuiteRow("sound", (Move(command=answer), _DONE), sound),
+        SuiteRow("sound", (RowReply(command=answer), _DONE), sound),
         SuiteRow(
             "wrong",
-            (Move(command=f"echo {WRONG} >answer.txt"), Move(text=WRONG)),
+            (RowReply(command=f"echo {WRONG} >answer.txt"), RowReply(text=WRONG)),
             {"said": RIGHT, "commanded": {"answer": right}},
         ),
-        SuiteRow("turns", (Move(command="echo once more"),)),
+        SuiteRow("turns", (RowReply(command="echo once more"),)),
         SuiteRow(
-            "budget", (_HELLO, Move(command="echo dear", usage=Usage(prompt_tokens=6_000_000, completion_tokens=9)))
+            "budget", (_HELLO, RowReply(command="echo dear", usage=Usage(prompt_tokens=6_000_000, completion_tokens=9)))
         ),
         SuiteRow("window", (_HELLO, faulty(FaultKind.OVERFLOW, window=4096))),
         SuiteRow("recovers", (_HELLO, faulty(FaultKind.STATUS, status=500, attempts=1)), {"said": RIGHT}),
         SuiteRow("refused", (_HELLO, faulty(FaultKind.STATUS, status=401))),
-        SuiteRow("leaves", (Move(command=_LEAVE), _DONE), {"before": service, "checks": {**left, **served}}),
+        SuiteRow("leaves", (RowReply(command=_LEAVE), _DONE), {"before": service, "checks": {**left, **served}}),
         SuiteRow("bad-setup", fields={"before": "echo no such fixture >&2; exit 3"}),
         SuiteRow("bad-hook", fields={"hook": "raises"}),
     ]
@@ -175,7 +175,7 @@ DEAD_ROWS = [SuiteRow("dead")]
 
 INTERRUPTED_ROWS = [
     SuiteRow("preparing", fields={"before": "sleep 59851"}),
-    SuiteRow("asking", (Move(command="setsid sleep 59853 >/dev/null 2>&1 &"), faulty(FaultKind.HANG))),
+    SuiteRow("asking", (RowReply(command="setsid sleep 59853 >/dev/null 2>&1 &"), faulty(FaultKind.HANG))),
     SuiteRow("scoring", fields={"checks": {"endless": "sleep 59852"}}),
 ]
 """The rows of the run that is interrupted: each is in another stage then."""
@@ -203,7 +203,7 @@ class RowPolicy:
         able = self._dialect.command(request, "true") is not None
         self.commands[row.name] = self.commands.get(row.name, False) or able
         self.streamed[row.name] = request.body.stream
-        moves = [move for move in row.moves if able or not move.command] or [Move(text="I have no tool.")]
+        moves = [move for move in row.moves if able or not move.command] or [RowReply(text="I have no tool.")]
         move = moves[min(request.turn, len(moves) - 1)]
         reply = self._dialect.command(request, f": {COMMAND_MARK}; {move.command}") if move.command else None
         reply = reply or self._dialect.answer(request, move.text)
@@ -248,10 +248,10 @@ class AgentSubject:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class RecordedEvaluation:
     """One evaluation: what it saved, what its hooks saw, what reached its model, what it left."""
 
-    finished: Finished
+    finished: FinishedEvaluation
     journal: Sequence[dict[str, Any]]
     requests: Sequence[RecordedRequest]
     leftovers: Sequence[str]
@@ -274,11 +274,11 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Runs:
+class Evaluations:
     """The evaluations of a subject."""
 
     subject: AgentSubject
-    made: Mapping[str, Evaluation]
+    made: Mapping[str, RecordedEvaluation]
     """By name, of `EVALUATIONS`."""
 
     @property
@@ -286,14 +286,14 @@ class Runs:
         return any(self.made["main"].policy.commands.values())
 
 
-def gather_evidence(subject: AgentSubject, root: Path, names: Collection[str], rows: Collection[str]) -> Runs:
+def gather_evidence(subject: AgentSubject, root: Path, names: Collection[str], rows: Collection[str]) -> Evaluations:
     """Run the evaluations of these names (of `EVALUATIONS`), all at once, below an empty directory; of the main one
     these rows, without any the sound one."""
 
-    async def gather() -> Runs:
+    async def gather() -> Evaluations:
         stages = {name: _Stage(subject, root / name, rows or ["sound"]) for name in EVALUATIONS if name in names}
         made = await asyncio.gather(*(EVALUATIONS[name](stage) for name, stage in stages.items()))
-        return Runs(subject, dict(zip(stages, made, strict=True)))
+        return Evaluations(subject, dict(zip(stages, made, strict=True)))
 
     runs = asyncio.run(gather())
     for evidence in runs.made.values():
@@ -313,7 +313,9 @@ class _Stage:
         self.key = f"sk-conformance-{secrets.token_hex(16)}"
         self._journal = root / "journal.jsonl"
 
-    def running(self, rows: Sequence[SuiteRow], base_url: str, *arguments: str) -> AbstractAsyncContextManager[Running]:
+    def running(
+        self, rows: Sequence[SuiteRow], base_url: str, *arguments: str
+    ) -> AbstractAsyncContextManager[RunningEvaluation]:
         path = self.home.root / "rows.jsonl"
         path.write_text("".join(json.dumps(row.data(self.subject.seconds)) + "\n" for row in rows))
         taskset = ["--env.taskset.id", "conformance-tasks", "--env.taskset.rows", str(path)]
@@ -326,13 +328,15 @@ class _Stage:
         }
         return self.home.running("suite", base_url, *options, *arguments, env=variables)
 
-    def evidence(self, finished: Finished, policy: RowPolicy, requests: Sequence[RecordedRequest] = ()) -> Evaluation:
+    def evidence(
+        self, finished: FinishedEvaluation, policy: RowPolicy, requests: Sequence[RecordedRequest] = ()
+    ) -> RecordedEvaluation:
         written = self._journal.read_text() if self._journal.exists() else ""
         journal = [json.loads(line) for line in written.split("\n") if line]
-        return Evaluation(finished, journal, requests, self.home.leftovers(), policy, self.key)
+        return RecordedEvaluation(finished, journal, requests, self.home.leftovers(), policy, self.key)
 
 
-async def _main(stage: _Stage) -> Evaluation:
+async def _main(stage: _Stage) -> RecordedEvaluation:
     rows = [row for row in main_rows(stage.key) if row.name in stage.rows]
     policy = RowPolicy(rows, stage.subject.dialect)
     limits = ["--env.agent.max-turns", str(MAX_TURNS), "--env.agent.max-total-tokens", str(MAX_TOTAL_TOKENS)]
@@ -347,13 +351,13 @@ async def _main(stage: _Stage) -> Evaluation:
         return stage.evidence(finished, policy, model.requests)
 
 
-async def _dead(stage: _Stage) -> Evaluation:
+async def _dead(stage: _Stage) -> RecordedEvaluation:
     url = f"http://127.0.0.1:{closed_port()}/v1"
     async with stage.running(DEAD_ROWS, url, "--env.probe", "none") as run:
         return stage.evidence(await run.finish(_RUN_SECONDS), RowPolicy(DEAD_ROWS, stage.subject.dialect))
 
 
-async def _interrupted(stage: _Stage) -> Evaluation:
+async def _interrupted(stage: _Stage) -> RecordedEvaluation:
     policy = RowPolicy(INTERRUPTED_ROWS, stage.subject.dialect)
     async with ScriptedModel(policy) as model, stage.running(INTERRUPTED_ROWS, model.base_url) as run:
 

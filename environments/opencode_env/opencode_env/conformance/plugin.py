@@ -12,7 +12,7 @@ import pytest
 from verifiers.v1.trace import WireTrace
 
 from opencode_env.conformance.dialect import dialect_of
-from opencode_env.conformance.evidence import AgentSubject, CannotRun, Evaluation, Runs, gather_evidence
+from opencode_env.conformance.evidence import AgentSubject, CannotRun, Evaluations, RecordedEvaluation, gather_evidence
 
 _SUBJECT = pytest.StashKey[AgentSubject]()
 
@@ -21,7 +21,7 @@ _SUBJECT = pytest.StashKey[AgentSubject]()
 class PlayedRow:
     """What became of one row."""
 
-    evidence: Evaluation
+    evidence: RecordedEvaluation
     name: str
 
     @property
@@ -134,7 +134,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Evaluations:
     """The evaluations and rows for which the chosen tests ask, made with the first of them."""
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     rows = {row for item in request.session.items for mark in item.iter_markers("rows") for row in mark.args}
@@ -145,28 +145,28 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def main(runs: Runs) -> Evaluation:
+def main(runs: Evaluations) -> RecordedEvaluation:
     return runs.made["main"]
 
 
 @pytest.fixture(scope="session")
-def dead(runs: Runs) -> Evaluation:
+def dead(runs: Evaluations) -> RecordedEvaluation:
     return runs.made["dead"]
 
 
 @pytest.fixture(scope="session")
-def interrupted(runs: Runs) -> Evaluation:
+def interrupted(runs: Evaluations) -> RecordedEvaluation:
     return runs.made["interrupted"]
 
 
 @pytest.fixture(scope="session")
-def row(main: Evaluation) -> Rows:
+def row(main: RecordedEvaluation) -> Rows:
     """What became of a row, by its name."""
     return lambda name: PlayedRow(main, name)
 
 
 @pytest.fixture(scope="session")
-def commands(main: Evaluation, runs: Runs) -> None:
+def commands(main: RecordedEvaluation, runs: Evaluations) -> None:
     """For promises about what the agent runs: skips where it has no way to run a shell command."""
     if main.policy.commands and not runs.runs_commands:
         pytest.skip("the agent offers its model no tool that takes a shell command (else give --dialect MODULE:NAME)")

@@ -3,7 +3,7 @@
 import pytest
 
 from opencode_env.cli_agent.outcomes import endpoint_errors
-from opencode_env.conformance.evidence import LIMIT_SECONDS, Evaluation, Runs
+from opencode_env.conformance.evidence import LIMIT_SECONDS, Evaluations, RecordedEvaluation
 from opencode_env.conformance.plugin import PlayedRow, Rows
 
 MODEL_ERRORS = tuple(f"{name}: " for name in endpoint_errors())
@@ -33,26 +33,30 @@ def test_an_endpoint_that_fails_for_good_is_a_typed_error_and_never_a_reward(row
 
 
 @pytest.mark.rows("short-500")
-def test_a_time_limit_hides_no_failing_endpoint(row: Rows, main: Evaluation) -> None:
+def test_a_time_limit_hides_no_failing_endpoint(row: Rows, main: RecordedEvaluation) -> None:
     short = row("short-500")
     if short.ok and len(main.asked("short-500")) < 2:
         pytest.skip(f"this machine is too busy: the agent read no answer within {LIMIT_SECONDS:g} s")
     assert_unscored(short, MODEL_ERRORS, "The agent's time is over while the endpoint answers 500")
 
 
-def test_an_endpoint_that_cannot_be_reached_is_a_typed_error_and_never_a_reward(dead: Evaluation) -> None:
+def test_an_endpoint_that_cannot_be_reached_is_a_typed_error_and_never_a_reward(dead: RecordedEvaluation) -> None:
     assert_unscored(PlayedRow(dead, "dead"), MODEL_ERRORS, "Nothing listens at the endpoint")
 
 
 @pytest.mark.rows("no-finish")
-def test_a_stream_without_a_finish_reason_is_a_typed_error_and_never_a_reward(row: Rows, main: Evaluation) -> None:
+def test_a_stream_without_a_finish_reason_is_a_typed_error_and_never_a_reward(
+    row: Rows, main: RecordedEvaluation
+) -> None:
     if not main.policy.streamed.get("no-finish"):
         pytest.skip("the agent does not ask for streams")
     assert_unscored(row("no-finish"), MODEL_ERRORS, "The endpoint's streams name no finish reason")
 
 
 @pytest.mark.rows("recovers")
-def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(row: Rows, main: Evaluation) -> None:
+def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(
+    row: Rows, main: RecordedEvaluation
+) -> None:
     recovers = row("recovers")
     sent = len(main.asked("recovers"))
     if recovers.error.startswith(MODEL_ERRORS) and recovers.reward is None and sent <= 2:
@@ -64,14 +68,14 @@ def test_a_fault_that_passes_is_a_sound_rollout_where_the_agent_tries_again(row:
 
 
 @pytest.mark.rows("bad-setup")
-def test_a_failing_setup_is_an_error_before_the_agent_starts(row: Rows, main: Evaluation) -> None:
+def test_a_failing_setup_is_an_error_before_the_agent_starts(row: Rows, main: RecordedEvaluation) -> None:
     assert_unscored(row("bad-setup"), ("TaskError: ",), "The task's setup fails")
     assert main.asked("bad-setup") == [], row("bad-setup").broken("The agent was started though its setup had failed.")
 
 
 @pytest.mark.rows("killed")
 def test_a_sandbox_that_dies_in_mid_run_is_a_typed_error_and_never_a_reward(
-    row: Rows, main: Evaluation, runs: Runs
+    row: Rows, main: RecordedEvaluation, runs: Evaluations
 ) -> None:
     if not runs.subject.confined:
         pytest.skip("only a confined local sandbox can be killed from here")

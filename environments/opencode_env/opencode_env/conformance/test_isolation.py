@@ -2,7 +2,7 @@
 
 import pytest
 
-from opencode_env.conformance.evidence import Evaluation, Runs
+from opencode_env.conformance.evidence import Evaluations, RecordedEvaluation
 from opencode_env.conformance.plugin import PlayedRow, Rows
 
 
@@ -14,7 +14,7 @@ def assert_check(rollout: PlayedRow, names: tuple[str, ...], promise: str) -> No
         assert result["exit_code"] == 0, rollout.broken(promise)
 
 
-def _agents_view(runs: Runs) -> tuple[str, ...]:
+def _agents_view(runs: Evaluations) -> tuple[str, ...]:
     """The check of what the agent itself saw, where it could look."""
     return ("agent",) if runs.runs_commands else ()
 
@@ -35,7 +35,7 @@ def test_a_service_that_the_setup_started_outlives_the_agent(row: Rows) -> None:
 
 @pytest.mark.rows("near-1", "near-2")
 @pytest.mark.parametrize(("own", "other"), [("1", "2"), ("2", "1")])
-def test_two_rollouts_at_once_do_not_see_each_other(row: Rows, runs: Runs, own: str, other: str) -> None:
+def test_two_rollouts_at_once_do_not_see_each_other(row: Rows, runs: Evaluations, own: str, other: str) -> None:
     rollout = row(f"near-{own}")
     assert rollout.ok, rollout.broken("Two rollouts at once disturbed each other.")
     promise = "A rollout saw files or processes of its neighbour."
@@ -46,7 +46,7 @@ def test_two_rollouts_at_once_do_not_see_each_other(row: Rows, runs: Runs, own: 
 
 @pytest.mark.rows("sound")
 def test_the_providers_key_is_sent_to_the_provider_and_is_nowhere_in_the_sandbox(
-    row: Rows, main: Evaluation, runs: Runs
+    row: Rows, main: RecordedEvaluation, runs: Evaluations
 ) -> None:
     sent = {request.headers.get("authorization") for request in main.asked("sound")}
     assert sent == {f"Bearer {main.key}"}, row("sound").broken(f"The provider was sent another key: {sent}")
@@ -54,15 +54,15 @@ def test_the_providers_key_is_sent_to_the_provider_and_is_nowhere_in_the_sandbox
     assert_check(row("sound"), ("later", *_agents_view(runs)), promise)
 
 
-def test_nothing_is_left_when_the_run_is_over(main: Evaluation) -> None:
+def test_nothing_is_left_when_the_run_is_over(main: RecordedEvaluation) -> None:
     assert_nothing_left(main)
 
 
-def test_nothing_is_left_of_a_run_whose_endpoint_could_not_be_reached(dead: Evaluation) -> None:
+def test_nothing_is_left_of_a_run_whose_endpoint_could_not_be_reached(dead: RecordedEvaluation) -> None:
     assert_nothing_left(dead)
 
 
-def assert_nothing_left(evidence: Evaluation) -> None:
+def assert_nothing_left(evidence: RecordedEvaluation) -> None:
     """The evaluation ended well, and no process, file or port of it outlived it."""
     assert evidence.finished.exit_code == 0, evidence.finished.log[-3000:]
     assert list(evidence.leftovers) == [], f"processes or files outlived their run: {evidence.leftovers}"

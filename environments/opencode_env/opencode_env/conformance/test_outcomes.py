@@ -7,7 +7,7 @@ import pytest
 from rollout_sandbox.outcomes import Outcome
 
 from opencode_env.cli_agent.outcomes import NO_ANSWER, RunOutcome, all_outcomes, flags_of_outcomes
-from opencode_env.conformance.evidence import LIMIT_SECONDS, MAX_TURNS, SILENT_SECONDS, Evaluation, Runs
+from opencode_env.conformance.evidence import LIMIT_SECONDS, MAX_TURNS, SILENT_SECONDS, Evaluations, RecordedEvaluation
 from opencode_env.conformance.plugin import PlayedRow, Rows
 
 METRICS = (
@@ -53,7 +53,7 @@ def test_a_sound_answer_is_a_finished_rollout_with_its_reward(row: Rows) -> None
 
 
 @pytest.mark.rows("sound")
-def test_every_rollout_has_the_metrics_of_every_agent(row: Rows, runs: Runs) -> None:
+def test_every_rollout_has_the_metrics_of_every_agent(row: Rows, runs: Evaluations) -> None:
     sound = row("sound")
     missing = [name for name in METRICS if name not in sound.metrics]
     assert missing == [], sound.broken(f"Metrics that every CliAgentEnv rollout has are missing: {missing}.")
@@ -71,7 +71,7 @@ def test_a_wrong_answer_is_a_reward_of_0_and_no_error(row: Rows) -> None:
     assert wrong.reward == 0.0, wrong.broken("A wrong answer must score 0.")
 
 
-def test_no_rollout_without_a_model_call_is_sound(main: Evaluation, runs: Runs) -> None:
+def test_no_rollout_without_a_model_call_is_sound(main: RecordedEvaluation, runs: Evaluations) -> None:
     for evidence in runs.made.values():
         for episode in evidence.finished.episodes:
             for trace in episode.traces[:1]:
@@ -97,7 +97,9 @@ def test_a_spent_budget_of_tokens_is_a_stop_and_is_scored(row: Rows) -> None:
 
 
 @pytest.mark.rows("window")
-def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(row: Rows, main: Evaluation) -> None:
+def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(
+    row: Rows, main: RecordedEvaluation
+) -> None:
     if main.policy.commands.get("window"):
         assert_ended(row("window"), RunOutcome.CONTEXT_FULL, "A context window that is full is the policy's doing")
         return
@@ -108,7 +110,7 @@ def test_a_conversation_that_outgrows_the_models_window_is_a_stop_and_is_scored(
 
 @pytest.mark.rows("silent")
 def test_an_agent_that_waits_for_its_model_is_ended_and_what_sent_no_stream_is_an_error(
-    row: Rows, main: Evaluation
+    row: Rows, main: RecordedEvaluation
 ) -> None:
     silent = row("silent")
     if silent.error.startswith("HarnessError: the agent's time was over before its first model call"):

@@ -42,7 +42,7 @@ class Program(Protocol):
     async def ended(self) -> int: ...
 
 
-class Executed(subprocess.Popen[bytes]):
+class ExecutedProgram(subprocess.Popen[bytes]):
     """A program, executed with all its variables."""
 
     def __init__(self, argv: Sequence[str], directory: Path, environment: Mapping[str, str], error: IO[bytes]) -> None:
@@ -58,7 +58,7 @@ class Executed(subprocess.Popen[bytes]):
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedEvaluation:
     """What one `vf-eval` left behind."""
 
     exit_code: int
@@ -98,7 +98,7 @@ class Finished:
         return [line for line in self.log.splitlines() if "rollout finished: " in line]
 
 
-class Running:
+class RunningEvaluation:
     """A started `vf-eval`."""
 
     def __init__(self, process: Program, directory: Path, log: Path) -> None:
@@ -110,18 +110,18 @@ class Running:
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
-    async def finish(self, seconds: float = 600.0) -> Finished:
+    async def finish(self, seconds: float = 600.0) -> FinishedEvaluation:
         """Wait for its end: no run takes a minute on a quiet machine."""
         async with asyncio.timeout(seconds):
             code = await self.process.ended()
-        return Finished(code, self.log, self.directory, self._log)
+        return FinishedEvaluation(code, self.log, self.directory, self._log)
 
 
 class UserHome:
     """A home, a temporary directory and a working directory below `root`, which nothing else uses; `python_path` has
     plugins that the run finds by their ids."""
 
-    start: ClassVar[Callable[[Sequence[str], Path, Mapping[str, str], IO[bytes]], Program]] = Executed
+    start: ClassVar[Callable[[Sequence[str], Path, Mapping[str, str], IO[bytes]], Program]] = ExecutedProgram
     """What starts programs, given arguments, directory, variables and standard error."""
 
     def __init__(self, root: Path, python_path: Sequence[Path] = ()) -> None:
@@ -143,7 +143,7 @@ class UserHome:
     @contextlib.asynccontextmanager
     async def running(
         self, name: str, base_url: str, *arguments: str, env: Mapping[str, str] | None = None, program: Path = VF_EVAL
-    ) -> AsyncIterator[Running]:
+    ) -> AsyncIterator[RunningEvaluation]:
         """A started `vf-eval`, or another installation's `program`; killed on exit should it still run. The run's name
         is unique at this home; the arguments are those beyond model, endpoint and output, `env` goes over
         `environment`."""
@@ -153,14 +153,14 @@ class UserHome:
         with log.open("wb") as stderr:
             process = await asyncio.to_thread(UserHome.start, argv, self.work, self.environment(env), stderr)
         try:
-            yield Running(process, self.root / "runs" / name, log)
+            yield RunningEvaluation(process, self.root / "runs" / name, log)
         finally:
             process.kill()
             await process.ended()
 
     async def run(
         self, name: str, base_url: str, *arguments: str, env: Mapping[str, str] | None = None, program: Path = VF_EVAL
-    ) -> Finished:
+    ) -> FinishedEvaluation:
         async with self.running(name, base_url, *arguments, env=env, program=program) as evaluation:
             return await evaluation.finish()
 

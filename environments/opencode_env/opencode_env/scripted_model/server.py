@@ -47,7 +47,7 @@ class ReplyCut(Exception):
 
 
 @dataclass(frozen=True)
-class Performance:
+class PlannedReply:
     """One reply to one request, the faults that spoil this attempt, and how it is cut into chunks."""
 
     request: ChatRequest
@@ -471,7 +471,7 @@ class ScriptedModel:
                 self.requests.append(record)
                 self._arrived.notify_all()
 
-    def _performance(self, request: ChatRequest, reply: Reply, prompt_tokens: int) -> Performance:
+    def _performance(self, request: ChatRequest, reply: Reply, prompt_tokens: int) -> PlannedReply:
         faults = self._attempts.faults_of(request, reply)
         kinds = {fault.kind for fault in faults}
         counted = Usage(prompt_tokens=prompt_tokens, completion_tokens=tokens_of(reply.characters))
@@ -484,4 +484,4 @@ class ScriptedModel:
             finish=FaultKind.NO_FINISH not in kinds,
             tool_call_ids=FaultKind.NO_TOOL_CALL_ID not in kinds,
         )
-        return Performance(request, reply, faults, envelope, prompt_tokens, self._chunk_characters, self._window)
+        return PlannedReply(request, reply, faults, envelope, prompt_tokens, self._chunk_characters, self._window)

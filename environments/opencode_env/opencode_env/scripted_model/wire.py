@@ -77,7 +77,7 @@ class PieceKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Piece:
+class ReplyPiece:
     """One delta of a stream; `index` is the position of its tool call."""
 
     kind: PieceKind
@@ -85,7 +85,7 @@ class Piece:
     index: int = 0
 
 
-def pieces_of(reply: Reply, chunk_characters: int) -> Iterator[Piece]:
+def pieces_of(reply: Reply, chunk_characters: int) -> Iterator[ReplyPiece]:
     """The reply in deltas of at most `chunk_characters`: reasoning, text, then the tool calls in order, or mixed."""
     parts = [
         _split(PieceKind.REASONING, reply.reasoning, chunk_characters),
@@ -97,16 +97,16 @@ def pieces_of(reply: Reply, chunk_characters: int) -> Iterator[Piece]:
     return (piece for pieces in zip_longest(*parts) for piece in pieces if piece is not None)
 
 
-def _call_pieces(reply: Reply, index: int, size: int) -> Iterator[Piece]:
-    yield Piece(PieceKind.TOOL_CALL, index=index)
+def _call_pieces(reply: Reply, index: int, size: int) -> Iterator[ReplyPiece]:
+    yield ReplyPiece(PieceKind.TOOL_CALL, index=index)
     yield from _split(PieceKind.ARGUMENTS, reply.tool_calls[index].arguments_json, size, index)
 
 
-def _split(kind: PieceKind, text: str, size: int, index: int = 0) -> Iterator[Piece]:
-    return (Piece(kind, text[start : start + size], index) for start in range(0, len(text), size))
+def _split(kind: PieceKind, text: str, size: int, index: int = 0) -> Iterator[ReplyPiece]:
+    return (ReplyPiece(kind, text[start : start + size], index) for start in range(0, len(text), size))
 
 
-def first_pieces(pieces: Iterable[Piece], characters: int) -> Iterator[Piece]:
+def first_pieces(pieces: Iterable[ReplyPiece], characters: int) -> Iterator[ReplyPiece]:
     """The pieces up to so many characters, the last one shortened to fit."""
     for piece in pieces:
         if len(piece.text) >= characters:
@@ -127,7 +127,7 @@ def usage_chunk(envelope: Envelope) -> Json:
     return {**envelope.head("chat.completion.chunk"), "choices": [], "usage": _usage(envelope.usage)}
 
 
-def delta_of(envelope: Envelope, reply: Reply, piece: Piece) -> Json:
+def delta_of(envelope: Envelope, reply: Reply, piece: ReplyPiece) -> Json:
     """The `delta` object of a piece."""
     if piece.kind is PieceKind.TOOL_CALL:
         function: Json = {"name": reply.tool_calls[piece.index].name, "arguments": ""}

@@ -34,10 +34,10 @@ from opencode_runs.command import (
     task_label,
     warn,
 )
-from opencode_runs.difficulty.rate import COUNTS, Rating, Source, default_ks, pass_at_k, rate
+from opencode_runs.difficulty.rate import COUNTS, AttemptSource, Rating, default_ks, pass_at_k, rate
 from opencode_runs.difficulty.rated import BATCH_ROWS, METADATA_KEY, ParquetInput, one_line
 from opencode_runs.progress import Progress
-from opencode_runs.traces.reading import RunReport, RunSettings, TraceFile, find_trace_files
+from opencode_runs.traces.reading import RunSettings, TraceFile, TraceFileReport, find_trace_files
 from pydantic import BaseModel, Field, ValidationError
 
 from opencode_env.taskset.config import CONFIGURABLE, OpenCodeTasksetConfig
@@ -74,7 +74,7 @@ class JoinOptions:
     force: bool = False
 
 
-class Leftovers(BaseModel):
+class UnmatchedItems(BaseModel):
     """Things that found no partner: how many, and the first of them."""
 
     count: int = 0
@@ -100,14 +100,14 @@ class JoinFigures(BaseModel):
     """Rows that got a mean reward (from the first source, if there are several)."""
     matched_by_key: int = 0
     matched_by_id: int = 0
-    unmatched_rows: Leftovers = Field(default_factory=Leftovers)
+    unmatched_rows: UnmatchedItems = Field(default_factory=UnmatchedItems)
     tasks: int = 0
     tasks_matched_twice: int = 0
-    unmatched_tasks: Leftovers = Field(default_factory=Leftovers)
-    changed_identity: Leftovers = Field(default_factory=Leftovers)
+    unmatched_tasks: UnmatchedItems = Field(default_factory=UnmatchedItems)
+    changed_identity: UnmatchedItems = Field(default_factory=UnmatchedItems)
     """Rows whose task would be another one when it is read back from the output."""
     notes: list[str]
-    runs: list[RunReport]
+    runs: list[TraceFileReport]
 
 
 def join(name: str, runs: Sequence[Path], output: Path, options: JoinOptions) -> JoinFigures:
@@ -126,7 +126,7 @@ def join(name: str, runs: Sequence[Path], output: Path, options: JoinOptions) ->
     rating = rate(list(runs), threshold=options.threshold, seat=options.seat)
     sources = _choose_sources(rating, options)
     prefixes = _column_prefixes(sources, options)
-    tasks = Tasks(rating, sources, prefixes, options)
+    tasks = RatedTasks(rating, sources, prefixes, options)
     columns: list[str] = tasks.figures.column_names
     _check_columns(dataset, columns, options)
     schema = _extended(dataset.schema, tasks.figures.schema, _provenance(name, rating, sources, prefixes))
@@ -344,11 +344,11 @@ class RowKeys:
             return RowIdentity(None, row_id)
 
 
-class Tasks:
+class RatedTasks:
     """The tasks of the chosen sources with their figures, and which of them found a row."""
 
     def __init__(
-        self, rating: Rating, sources: Sequence[Source], prefixes: Sequence[str], options: JoinOptions
+        self, rating: Rating, sources: Sequence[AttemptSource], prefixes: Sequence[str], options: JoinOptions
     ) -> None:
         rated = [rating.sources[source].tasks for source in sources]
         self._options = options
@@ -371,7 +371,7 @@ class Tasks:
         self.figures = pa.Table.from_arrays(columns, names)
         """A row for each task, null in the columns of a source without it."""
         self.by_key = self.by_id = 0
-        self.rows_left = Leftovers()
+        self.rows_left = UnmatchedItems()
 
     def find(self, identity: RowIdentity, number: int) -> int | None:
         """The row of `figures` that is that of a dataset's row, whose position is `number`, from 1."""
@@ -387,8 +387,8 @@ class Tasks:
         """Tasks that more than one row matched."""
         return sum(count > 1 for count in self._used.values())
 
-    def left(self) -> Leftovers:
-        left = Leftovers()
+    def left(self) -> UnmatchedItems:
+        left = UnmatchedItems()
         for key, tally in self._tallies.items():
             if key not in self._used:
                 left.add(task_label(key, tally.task_id or tally.task_name or tally.task_prompt))
@@ -404,7 +404,7 @@ class Tasks:
         return None
 
 
-def _choose_sources(rating: Rating, options: JoinOptions) -> list[Source]:
+def _choose_sources(rating: Rating, options: JoinOptions) -> list[AttemptSource]:
     """The sources whose figures are written: one, or all that fit with `per_model`."""
     if not rating.sources:
         raise NothingUsableError("the runs hold no episode")
@@ -420,7 +420,7 @@ def _choose_sources(rating: Rating, options: JoinOptions) -> list[Source]:
     return fitting
 
 
-def _column_prefixes(sources: Sequence[Source], options: JoinOptions) -> list[str]:
+def _column_prefixes(sources: Sequence[AttemptSource], options: JoinOptions) -> list[str]:
     """The column prefix of each source: none, or with `per_model` its model (and env, if they differ)."""
     if not options.per_model:
         return [""] * len(sources)
@@ -461,7 +461,7 @@ def _with_features(metadata: dict[bytes, bytes], added: pa.Schema) -> dict[bytes
     return rest | {b"huggingface": json.dumps(parsed).encode()}
 
 
-def _provenance(name: str, rating: Rating, sources: Sequence[Source], prefixes: Sequence[str]) -> str:
+def _provenance(name: str, rating: Rating, sources: Sequence[AttemptSource], prefixes: Sequence[str]) -> str:
     described = []
     for source, prefix in zip(sources, prefixes, strict=True):
         found = rating.sources[source]
@@ -489,7 +489,7 @@ def _provenance(name: str, rating: Rating, sources: Sequence[Source], prefixes: 
 
 
 def _write(
-    dataset: Dataset, writer: pq.ParquetWriter, tasks: Tasks, config: OpenCodeTasksetConfig, options: JoinOptions,
+    dataset: Dataset, writer: pq.ParquetWriter, tasks: RatedTasks, config: OpenCodeTasksetConfig, options: JoinOptions,
     figures: JoinFigures,
 ) -> RowKeys:  # fmt: skip
     keys, written_keys = (RowKeys(config, options.id_key, by_key=options.by != "id") for _ in range(2))
@@ -511,7 +511,7 @@ def _write(
     return keys
 
 
-def _finish(figures: JoinFigures, tasks: Tasks, keys: RowKeys) -> None:
+def _finish(figures: JoinFigures, tasks: RatedTasks, keys: RowKeys) -> None:
     refusal = f" ({keys.refused:,} rows are not tasks of OpenCodeTaskset: {keys.first_refusal})" if keys.refused else ""
     figures.matched_by_key, figures.matched_by_id = tasks.by_key, tasks.by_id
     figures.unmatched_rows, figures.unmatched_tasks = tasks.rows_left, tasks.left()

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 import verifiers.v1 as vf
-from opencode_rubrics.task_tests import StagedTests, VerifierBox
+from opencode_rubrics.task_tests import StagedTests, VerifierSandbox
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from rollout_sandbox.compat import network_fields
 from rollout_sandbox.toolbox.archives import pack_directory
@@ -338,7 +338,7 @@ def _tests(directory: Path, declared: Declaration) -> StagedTests:
             )
         if own.healthcheck is not None and verifier.environment is not None:
             raise DatasetError(f"{directory}: [verifier.environment.healthcheck] is not supported")
-        box = VerifierBox(
+        box = VerifierSandbox(
             image=own.docker_image if verifier.environment else None,
             workdir=own.workdir if verifier.environment else None,
             env=literal_variables(directory, "verifier.environment.env", own.env),

@@ -77,7 +77,7 @@ _BUFFER_BYTES = 1 << 18
 _BLOCK_BYTES = 16 << 20
 
 
-class Part(ABC):
+class DatasetPart(ABC):
     """One file or table."""
 
     first = 1
@@ -103,7 +103,7 @@ class Part(ABC):
         """The rows in order, or those whose entry in `mask` is true; reads as it goes."""
 
 
-class TablePart(Part):
+class TablePart(DatasetPart):
     """A part that Arrow reads, in stretches of rows that can be skipped."""
 
     kind = "table"
@@ -257,7 +257,7 @@ def _leaf_names(fields: Any, prefix: str = "") -> list[str]:
     return names
 
 
-class JsonlFile(Part):
+class JsonlFile(DatasetPart):
     """A `.jsonl` file as a dataset part."""
 
     def column_names(self) -> list[str]:
@@ -411,7 +411,7 @@ AT_ONCE = 128
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 
 
-class TaskFolders(Part):
+class TaskFolders(DatasetPart):
     """Task directories in the order of their names; what each says about itself are its columns. Those that cannot be
     honoured are refused together, or left out (`skip_unsupported`), before the first row; of more than `AT_ONCE`, so
     many at a time, before the first row of each stretch."""
@@ -490,7 +490,7 @@ def read_rows(config: OpenCodeTasksetConfig, *, asked: Mapping[str, str] | None 
     Raises:
         DatasetError: there is no such dataset or column, a file cannot be read, or no row is left.
     """
-    parts: Iterable[Part] | None = find_local_parts(config)
+    parts: Iterable[DatasetPart] | None = find_local_parts(config)
     if config.skip_unsupported and not any(isinstance(part, TaskFolders) for part in parts or ()):
         raise DatasetError(f'dataset "{config.dataset_name}": skip_unsupported applies to folders of task directories')
     streamed = parts is None and config.streaming
@@ -505,7 +505,7 @@ def read_rows(config: OpenCodeTasksetConfig, *, asked: Mapping[str, str] | None 
     yield from rows
 
 
-def _stream(config: OpenCodeTasksetConfig) -> Iterator[Part]:
+def _stream(config: OpenCodeTasksetConfig) -> Iterator[DatasetPart]:
     first = 1
     for table in stream_hub_tables(config):
         yield LoadedTable(config.dataset_name, table, first)
@@ -513,7 +513,7 @@ def _stream(config: OpenCodeTasksetConfig) -> Iterator[Part]:
 
 
 def _selected(
-    parts: Iterable[Part], config: OpenCodeTasksetConfig, asked: dict[str, str], *, streamed: bool
+    parts: Iterable[DatasetPart], config: OpenCodeTasksetConfig, asked: dict[str, str], *, streamed: bool
 ) -> Iterator[Row]:
     if config.difficulty_key is None:
         for part in parts:
@@ -522,7 +522,7 @@ def _selected(
     wanted = RewardRange(config.difficulty_key, config.min_avg_reward, config.max_avg_reward, config.keep_unrated)
     report = FilterReport()
     asked["difficulty_key"] = wanted.key
-    filtered: Iterable[tuple[Part, Mask]] = (
+    filtered: Iterable[tuple[DatasetPart, Mask]] = (
         (_checked(part, asked), wanted.mask(part.ratings(wanted.key), part.origin, report, first=part.first))
         for part in parts
     )
@@ -536,7 +536,7 @@ def _selected(
         report.finish(wanted, config.dataset_name)
 
 
-def _checked(part: Part, asked: dict[str, str]) -> Part:
+def _checked(part: DatasetPart, asked: dict[str, str]) -> DatasetPart:
     for option, key in asked.items():
         if not part.has_column(key):
             nearest = nearest_name(key, part.column_names())
@@ -544,11 +544,11 @@ def _checked(part: Part, asked: dict[str, str]) -> Part:
     return part
 
 
-_FORMATS: dict[str, Callable[[str], Part]] = {".jsonl": JsonlFile, ".parquet": ParquetFile, ".csv": CsvFile}
+_FORMATS: dict[str, Callable[[str], DatasetPart]] = {".jsonl": JsonlFile, ".parquet": ParquetFile, ".csv": CsvFile}
 _SUFFIXES = ", ".join(_FORMATS)
 
 
-def find_local_parts(config: OpenCodeTasksetConfig) -> list[Part] | None:
+def find_local_parts(config: OpenCodeTasksetConfig) -> list[DatasetPart] | None:
     """The parts of the configured dataset, or `None` if it is one on the Hub.
 
     Raises:
@@ -591,7 +591,7 @@ def _local_path(config: OpenCodeTasksetConfig) -> Path | None:
     raise DatasetError(f'dataset "{config.dataset}": no such file or folder{hint}')
 
 
-def _folder_parts(folder: Path, config: OpenCodeTasksetConfig) -> list[Part]:
+def _folder_parts(folder: Path, config: OpenCodeTasksetConfig) -> list[DatasetPart]:
     subset = config.dataset_subset
     if subset is not None:
         if not (folder / subset).is_dir():
@@ -609,7 +609,7 @@ def _folder_parts(folder: Path, config: OpenCodeTasksetConfig) -> list[Part]:
     return _parts(str(folder), files, config.dataset_split)
 
 
-def _parts(name: str, files: list[Path], split: str | None, *, all_splits: bool = False) -> list[Part]:
+def _parts(name: str, files: list[Path], split: str | None, *, all_splits: bool = False) -> list[DatasetPart]:
     if not all_splits:
         picked = pick_split(name, list(dict.fromkeys(map(split_of_file, files))), split)
         files = [path for path in files if split_of_file(path) == picked]

@@ -44,7 +44,7 @@ _PAUSES = (0.5, 2.0, 5.0)
 """Seconds before an instance whose deletion failed is deleted again."""
 
 
-class Undeleted:
+class UndeletedInstances:
     """What is removed when the environment stops; no rollout fails for it, as its work is done."""
 
     def __init__(self) -> None:
@@ -228,7 +228,7 @@ def _path(template: str, instance: Instance) -> str:
 
 @contextlib.asynccontextmanager
 async def remote_instance(
-    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: Undeleted
+    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: UndeletedInstances
 ) -> AsyncIterator[RemoteServer]:
     """Have the API make an instance of a `remote_http_api`; it is deleted on exit, or noted as left over.
 

@@ -45,7 +45,7 @@ from opencode_env.tool_backends.description import (
 from opencode_env.tool_backends.local import StdioServer, container, program
 from opencode_env.tool_backends.options import BackendsConfig, BrokenBackendError
 from opencode_env.tool_backends.reading import read_backends
-from opencode_env.tool_backends.remote import Undeleted, remote_instance, remote_url
+from opencode_env.tool_backends.remote import UndeletedInstances, remote_instance, remote_url
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
@@ -219,7 +219,7 @@ class ToolBackends:
         self._options = options
         self._file = read_backends(options.file)
         self._bridge = Bridge()
-        self._leftovers = Undeleted()
+        self._leftovers = UndeletedInstances()
         known = self._file.config.backends
         self._shared = [_Shared(one, self._started) for one in known if one.instance_scoping == "shared_global"]
 
@@ -295,7 +295,11 @@ class _Shared:
 
 @contextlib.asynccontextmanager
 async def starting(
-    backend: BackendServerConfig, file: BackendFile, options: BackendsConfig, session: str, leftovers: Undeleted
+    backend: BackendServerConfig,
+    file: BackendFile,
+    options: BackendsConfig,
+    session: str,
+    leftovers: UndeletedInstances,
 ) -> AsyncIterator[BackendConnection]:
     """Start an instance; it is removed on exit, or one of the `leftovers`.
 
@@ -323,7 +327,7 @@ async def starting(
 
 
 def _server(
-    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: Undeleted
+    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: UndeletedInstances
 ) -> AbstractAsyncContextManager[BackendServer]:
     match backend.orchestration_mode:
         case Orchestration.LOCAL_DOCKER:

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import verifiers.v1 as vf
-from opencode_env.check_tasks.check import Box
+from opencode_env.check_tasks.check import TaskSandbox
 from opencode_env.taskset import OpenCodeTask, OpenCodeTasksetConfig
 from opencode_env.taskset.folders import CONFIG_FILE, read_folder, task_directories
 from opencode_env.taskset.mapping import RowMapper
@@ -43,7 +43,7 @@ from verifiers.v1.runtimes import SubprocessConfig
 
 from opencode_openenv.tbench2.models import ActionType, Tbench2Action, Tbench2Observation, Tbench2State
 from opencode_openenv.tbench2.settings import DEFAULT_SESSION, SandboxPlace, Settings, read_settings
-from opencode_openenv.tbench2.terminals import Ran, Terminals
+from opencode_openenv.tbench2.terminals import CommandOutput, Terminals
 
 _CHECKSUM = re.compile(r"(?P<url>.+)#sha256=(?P<digest>[0-9a-f]{64})")
 MAX_DOWNLOAD_BYTES = 2 << 30
@@ -152,7 +152,7 @@ class TaskEpisode:
     def __init__(self, task: OpenCodeTask) -> None:
         self.task = task
         self._resources = AsyncExitStack()
-        self._box: Box
+        self._box: TaskSandbox
         self.terminals: Terminals
         self.over = False
         """Whether it is scored, or was to be: nothing more is done for the agent then."""
@@ -440,7 +440,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         if episode is not None:
             await episode.close()
 
-    def _seen(self, ran: Ran) -> Tbench2Observation:
+    def _seen(self, ran: CommandOutput) -> Tbench2Observation:
         return self._observation(output=ran.output, info={"exit_code": ran.exit_code})
 
     def _observation(self, **fields: Any) -> Tbench2Observation:

@@ -28,7 +28,7 @@ _MERGED = "exec 2>&1; "
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandOutput:
     """What a command did; no exit code means that its time was up."""
 
     output: str
@@ -94,7 +94,7 @@ class Terminals:
         self._runtime = runtime
         self._live: dict[str, _Live] = {}
 
-    async def run(self, command: str, seconds: float) -> Ran:
+    async def run(self, command: str, seconds: float) -> CommandOutput:
         """Run a command with bash to its end, standard input empty, for at most `seconds`."""
         argv = ["bash", "-c", "exec </dev/null; " + await self._text(command)]
         if not abilities_of(self._runtime).can_end_agent:
@@ -105,17 +105,17 @@ class Terminals:
         finally:
             if code is None:
                 await live.end()
-        return Ran(live.take(), code)
+        return CommandOutput(live.take(), code)
 
-    async def _run_elsewhere(self, command: str, argv: list[str], seconds: float) -> Ran:
+    async def _run_elsewhere(self, command: str, argv: list[str], seconds: float) -> CommandOutput:
         """Run it where killing a process does not end all that it started."""
         mark, started = uuid.uuid4().hex, time.monotonic()
         argv, limit = ["timeout", "-k", "2", f"{seconds:g}", *argv], seconds + 10.0
         result = await run_for(self._runtime, argv, limit, "the command could not be run", {MARK_VARIABLE: mark})
         if time.monotonic() - started < seconds or result.exit_code not in (OUT_OF_TIME, 137, 143):
-            return Ran(shortened(result.stdout + result.stderr), result.exit_code)
+            return CommandOutput(shortened(result.stdout + result.stderr), result.exit_code)
         await end_marked(self._runtime, mark, command)
-        return Ran(shortened(result.stdout), None)
+        return CommandOutput(shortened(result.stdout), None)
 
     async def start(self, name: str, command: str) -> None:
         """Start a live session, unless one of that name lives or there are too many."""
@@ -139,20 +139,20 @@ class Terminals:
         except (BrokenPipeError, ConnectionError) as error:
             raise ValueError(f"session {name!r} has ended or reads no more input") from error
 
-    async def view(self, name: str, seconds: float = 0.0) -> Ran:
+    async def view(self, name: str, seconds: float = 0.0) -> CommandOutput:
         """What a live session has printed, after at most `seconds` of waiting for its end."""
         if seconds > MAX_WAIT_SECONDS:
             raise ValueError(f"wait_seconds is {seconds:g}, and at most {MAX_WAIT_SECONDS:g} are waited")
         session = self._session(name)
         code = await session.ended(seconds)
-        return Ran(session.take(), code)
+        return CommandOutput(session.take(), code)
 
-    async def kill(self, name: str) -> Ran:
+    async def kill(self, name: str) -> CommandOutput:
         """End a live session; what it had printed."""
         session = self._session(name)
         await session.end()
         del self._live[name]
-        return Ran(session.take(), await session.process.poll())
+        return CommandOutput(session.take(), await session.process.poll())
 
     async def end_all(self) -> None:
         for session in self._live.values():

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from opencode_runs.command import BadInputError, number, table, task_label
-from opencode_runs.traces.reading import Reading, RunReport, find_trace_files, lines_of
+from opencode_runs.traces.reading import TraceFileReport, TraceReader, find_trace_files, lines_of
 from opencode_runs.traces.record import EpisodeRecord, TraceRecord
 
 
@@ -185,7 +185,7 @@ class Tally:
         return self.tokens / self.tokens_known if self.tokens_known else None
 
 
-class Source(NamedTuple):
+class AttemptSource(NamedTuple):
     """Who made the attempts: figures of different sources are never mixed."""
 
     env: str
@@ -259,8 +259,8 @@ class Rating:
     """What rating found: tallies by source and task key, and a report per trace file."""
 
     threshold: float
-    sources: dict[Source, SourceRating] = field(default_factory=dict)
-    runs: list[RunReport] = field(default_factory=list)
+    sources: dict[AttemptSource, SourceRating] = field(default_factory=dict)
+    runs: list[TraceFileReport] = field(default_factory=list)
 
     @property
     def attempts(self) -> int:
@@ -270,7 +270,7 @@ class Rating:
         """Count the tries of an episode; `run_model` is whom one without any trace belongs to."""
         for conditions, found in episode.tries:
             model = (conditions.model if conditions else None) or run_model or "unknown model"
-            source = self.sources.setdefault(Source(episode.env, model), SourceRating())
+            source = self.sources.setdefault(AttemptSource(episode.env, model), SourceRating())
             if conditions is not None:
                 source.note(conditions)
             tally = source.tasks.get(episode.task)
@@ -290,7 +290,7 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
-    reading = Reading(lines_of)
+    reading = TraceReader(lines_of)
     rating = Rating(threshold, runs=reading.runs)
     for file, episode in reading.episodes(find_trace_files(paths, "eval")):
         rating.count(RatedEpisode.of(episode, tries(episode, seat)), file.settings.model)
@@ -394,7 +394,7 @@ class SourceFigures(Figures):
 
 class RateFigures(BaseModel):
     threshold: float
-    runs: list[RunReport]
+    runs: list[TraceFileReport]
     sources: list[SourceFigures]
 
 

@@ -24,9 +24,9 @@ from urllib.request import url2pathname
 
 from opencode_runs.command import BadInputError, NothingUsableError, replacing, say
 from opencode_runs.report.masking import Masker
-from opencode_runs.report.packing import Cutter, as_json
+from opencode_runs.report.packing import ValueShortener, as_json
 from opencode_runs.report.writing import write_page
-from opencode_runs.traces.reading import Reading, Run, find_runs, lines_of, saved_config
+from opencode_runs.traces.reading import Run, TraceReader, find_runs, lines_of, saved_config
 from opencode_runs.traces.record import CallRecord, EpisodeRecord, TraceRecord
 from opencode_runs.trainable.samples import BrokenGraphError, branch_paths
 
@@ -82,7 +82,7 @@ def _markdown(episode: EpisodeRecord, trace: TraceRecord) -> str:
     masker = Masker()
 
     def cut(text: str) -> str:
-        return str(Cutter(masker, 3000).cut(text))
+        return str(ValueShortener(masker, 3000).cut(text))
 
     rewards = ", ".join(
         f"{name} {reward.score:g}" for name, reward in trace.rewards.items() if reward and reward.score is not None
@@ -126,7 +126,7 @@ def _fenced(text: str) -> str:
 
 
 def _traces(paths: list[Path]) -> Iterator[tuple[EpisodeRecord, TraceRecord]]:
-    for _, episode in Reading(lines_of).episodes([run.file for run in find_runs(paths)]):
+    for _, episode in TraceReader(lines_of).episodes([run.file for run in find_runs(paths)]):
         for trace in episode.traces:
             yield episode, trace
 
@@ -326,7 +326,7 @@ def _played(run: Run) -> dict[str, object]:
     config = saved_config(run.file.path)
     with suppress(OSError, ValueError, LookupError, TypeError):
         pinned = None if config is None else json.loads(config.read_bytes())["env"]["agent"]["harness"].get("version")
-        for _, episode in Reading(lines_of).episodes([run.file]):
+        for _, episode in TraceReader(lines_of).episodes([run.file]):
             for trace in episode.traces:
                 ran = trace.info.get("agent", {}).get("version") if isinstance(trace.info, dict) else None
                 return {"verifiers": trace.verifiers, "agent": trace.harness, "pinned": pinned, "ran": ran}

@@ -18,10 +18,10 @@ from opencode_runs.command import CommandError
 from opencode_runs.difficulty.rate import Attempt, RatedEpisode, RateFigures, Rating, Tries, figures, tries
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.packing import as_json
-from opencode_runs.traces.reading import READ_BYTES, Parsed, Reading, Run, TraceFile, parsed
+from opencode_runs.traces.reading import READ_BYTES, Parsed, Run, TraceFile, TraceReader, parsed
 from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, ErrorRecord, LineError, TraceRecord, tokens_used
 from opencode_runs.trainable.findings import Report, TraceFigures
-from opencode_runs.trainable.inspection import Inspected, Inspection, Inspector
+from opencode_runs.trainable.inspection import InspectedEpisode, Inspection, Inspector
 
 MAX_PROCESSES = 4
 """Each takes memory."""
@@ -180,10 +180,10 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class Listed:
+class ListedEpisode:
     id: str
     rated: RatedEpisode
-    inspected: Inspected
+    inspected: InspectedEpisode
     rows: list[TryRow]
 
 
@@ -192,22 +192,22 @@ class Lister:
         self._runs = runs
         self._inspector = Inspector()
 
-    def read(self, chunk: Chunk) -> list[Parsed[Listed]]:
+    def read(self, chunk: Chunk) -> list[Parsed[ListedEpisode]]:
         found = [self._listed(chunk.run, line) for line in _lines(self._runs[chunk.run].file, chunk)]
-        _mask_rows([row for _, one in found if isinstance(one, Listed) for row in one.rows])
+        _mask_rows([row for _, one in found if isinstance(one, ListedEpisode) for row in one.rows])
         return found
 
-    def _listed(self, number: int, line: bytes) -> Parsed[Listed]:
+    def _listed(self, number: int, line: bytes) -> Parsed[ListedEpisode]:
         size, episode = parsed(line)
         if episode is None or isinstance(episode, LineError):
             return size, episode
         tried = tries(episode)
         found = self._inspector.inspect(self._runs[number].file, episode)
         listed = _rows(episode, tried, found, number)
-        return size, Listed(episode.id, RatedEpisode.of(episode, tried), found, listed)
+        return size, ListedEpisode(episode.id, RatedEpisode.of(episode, tried), found, listed)
 
 
-def _rows(episode: EpisodeRecord, tried: Tries, inspected: Inspected, run: int) -> list[TryRow]:
+def _rows(episode: EpisodeRecord, tried: Tries, inspected: InspectedEpisode, run: int) -> list[TryRow]:
     by_trace = {id(trace): found for trace, (found, _) in zip(episode.traces, inspected.traces, strict=True)}
     rows = []
     for trace, outcome in tried:
@@ -308,13 +308,13 @@ def list_run(run: Run, number: int, threshold: float, workers: Workers) -> Listi
         BadInputError: the run cannot be read as traces of this schema.
     """
 
-    def lines(file: TraceFile) -> Iterator[Parsed[Listed]]:
+    def lines(file: TraceFile) -> Iterator[Parsed[ListedEpisode]]:
         starts = [*range(0, max(file.size, 1), CHUNK_BYTES), None]
         chunks = [Chunk(number, start, end) for start, end in itertools.pairwise(starts) if start is not None]
         for chunk in workers.results(len(chunks), chunks.__getitem__, lambda number: number - AHEAD):
             yield from chunk
 
-    rating, reading, inspection = Rating(threshold), Reading(lines), Inspection()
+    rating, reading, inspection = Rating(threshold), TraceReader(lines), Inspection()
     rollouts: list[ListedRollout] = []
     for file, episode in reading.episodes([run.file]):
         rating.count(episode.rated, file.settings.model)

@@ -44,12 +44,12 @@ def as_json(value: Any) -> bytes:
     try:
         return to_json(value, inf_nan_mode="null")
     except (ValueError, RecursionError):  # lone surrogates, or nested too deeply
-        text = json.dumps(Cutter(Masker(), None).cut(value), ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(ValueShortener(Masker(), None).cut(value), ensure_ascii=False, separators=(",", ":"))
         return text.encode("utf-8", "replace")
 
 
 @dataclass
-class Cutter:
+class ValueShortener:
     """Makes values smaller; what it leaves out is said in its place, and counted."""
 
     masker: Masker
@@ -111,10 +111,10 @@ def cut_masked(value: Any, masker: Masker, cap: int) -> tuple[Any, int]:
 
     Mostly there is no sign of a secret near any of the cuts, which is seen at once for all of them.
     """
-    cutter = Cutter(masker, cap, careful=False)
+    cutter = ValueShortener(masker, cap, careful=False)
     found = cutter.cut(value)
     if holds_hint("\n".join(cutter.near).encode("utf-8", "replace")):
-        cutter = Cutter(masker, cap)
+        cutter = ValueShortener(masker, cap)
         found = cutter.cut(value)
     return found, cutter.left_out
 
@@ -157,7 +157,7 @@ _TRAINER = [one.name for one in fields(TraceFigures) if one.name not in _ELSEWHE
 
 
 @dataclass(slots=True)
-class Room:
+class SpaceLeft:
     """What is left for the rollouts that are not written yet."""
 
     free: int
@@ -189,10 +189,10 @@ class Batch(NamedTuple):
     """Rollouts to pack, and what is left for them and all that follow."""
 
     places: list[LineToPack]
-    room: Room
+    room: SpaceLeft
 
 
-class Packed(NamedTuple):
+class PackedText(NamedTuple):
     text: bytes
     masked: Counter[str]
     cut: int = 0
@@ -200,12 +200,12 @@ class Packed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Written:
+class PackedRollout:
     """A rollout that was packed."""
 
-    rollout: Packed | None = None
+    rollout: PackedText | None = None
     """None if it has no room, or its line is another one by now."""
-    shared: dict[str, Packed] = field(default_factory=dict)
+    shared: dict[str, PackedText] = field(default_factory=dict)
     """What it holds that other rollouts hold too, by its name, if this packer met it for the first time."""
     modest: bool = False
     """Whether it needs no more than its share."""
@@ -223,11 +223,11 @@ class Packer:
     def __init__(self) -> None:
         self._met: set[str] = set()
 
-    def write(self, batch: Batch) -> list[Written]:
+    def write(self, batch: Batch) -> list[PackedRollout]:
         """Read the rollouts of a batch again, and pack each with its share of the room, as its line is of all lines."""
         room, found = replace(batch.room), []
         for place in batch.places:
-            written = Written()
+            written = PackedRollout()
             found.append(written)
             if (value := _read(place)) is not None:
                 written.shared = self._share_prompts(value)
@@ -236,9 +236,9 @@ class Packer:
             room.lines -= place.size
         return found
 
-    def _share_prompts(self, value: dict[str, Any]) -> dict[str, Packed]:
+    def _share_prompts(self, value: dict[str, Any]) -> dict[str, PackedText]:
         """Replace long system prompts and tool lists by the name of the one copy that the page has."""
-        found: dict[str, Packed] = {}
+        found: dict[str, PackedText] = {}
         for trace in value["traces"]:
             trace["tools"] = self._shared(found, trace["tools"]) if trace["tools"] else None
             for node in trace["nodes"]:
@@ -248,17 +248,17 @@ class Packer:
                     node["message"] = message | {"content": {"shared": self._shared(found, content)}}
         return found
 
-    def _shared(self, found: dict[str, Packed], value: Any) -> str:
+    def _shared(self, found: dict[str, PackedText], value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False)
         name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
         if name not in self._met:
             self._met.add(name)
             masker = Masker()
-            found[name] = Packed(pack(masker.json(as_json(value))), masker.counts)
+            found[name] = PackedText(pack(masker.json(as_json(value))), masker.counts)
         return name
 
 
-def _pack(value: Any, room: Room, share: float, written: Written) -> None:
+def _pack(value: Any, room: SpaceLeft, share: float, written: PackedRollout) -> None:
     """Pack a rollout, its long texts cut so that it needs about `share` bytes.
 
     What needs more with the shortest texts gets it, if there is enough room.
@@ -275,7 +275,7 @@ def _pack(value: Any, room: Room, share: float, written: Written) -> None:
         written.modest = len(packed) <= share
         if written.modest or cap == CAPS[-1]:
             found_room = room.has(len(packed), modest=written.modest)
-            written.rollout = Packed(packed, masker.counts, left_out) if found_room else None
+            written.rollout = PackedText(packed, masker.counts, left_out) if found_room else None
             return
         shorter = CAPS[0] if cap is None else CAPS[CAPS.index(cap) + 1]
         cap = min(shorter, fitting_cap(found, ratio * share))

@@ -38,7 +38,7 @@ from opencode_runs.report.listing import (
     processors,
 )
 from opencode_runs.report.masking import RULES, Masker
-from opencode_runs.report.packing import Batch, LineToPack, Packed, Packer, Room, Written, as_json, pack
+from opencode_runs.report.packing import Batch, LineToPack, PackedRollout, PackedText, Packer, SpaceLeft, as_json, pack
 from opencode_runs.traces.reading import Run, saved_config
 from opencode_runs.turns.tree import TreeRollout, tree_of
 
@@ -62,7 +62,7 @@ SLACK = 1e-9
 
 @dataclass
 class Page:
-    room: Room
+    room: SpaceLeft
     masked: Counter[str] = field(default_factory=Counter)
     left_out: int = 0
     """Rollouts that found no room."""
@@ -71,7 +71,7 @@ class Page:
     _count: int = 0
     _shared: set[str] = field(default_factory=set)
 
-    def take(self, out: IO[bytes], written: Written) -> int | None:
+    def take(self, out: IO[bytes], written: PackedRollout) -> int | None:
         """Write a rollout that was packed; its number, None if it has no room."""
         for ratio in written.ratios:
             self.room.learn(ratio)
@@ -85,7 +85,7 @@ class Page:
         self._count += 1
         return self._count - 1
 
-    def _append(self, out: IO[bytes], name: str, value: Packed) -> None:
+    def _append(self, out: IO[bytes], name: str, value: PackedText) -> None:
         out.write(b"%s %s\n" % (name.encode(), value.text))
         self.room.free -= len(value.text)
         self.masked += value.masked
@@ -123,7 +123,7 @@ def write_page(
         with Workers(processes, work) as workers, _without_collection():
             found = [list_run(run, number, threshold, workers) for number, run in enumerate(runs)]
             rollouts = [rollout for one in found for rollout in one.rollouts]
-            page = Page(Room(int(max_mb * 1e6), sum(rollout.size for rollout in rollouts)))
+            page = Page(SpaceLeft(int(max_mb * 1e6), sum(rollout.size for rollout in rollouts)))
             _write_rollouts(page, chunks, by_interest(rollouts), workers)
         index = {
             "written": datetime.now(UTC).isoformat(timespec="seconds"), "threshold": threshold,

@@ -192,7 +192,7 @@ Parsed = tuple[int, Found | LineError | None]
 """A line: its bytes, and its episode, or what is wrong with it, or None for an empty one."""
 
 
-class RunReport(BaseModel):
+class TraceFileReport(BaseModel):
     """How reading one trace file went."""
 
     path: Path
@@ -226,12 +226,12 @@ class RunReport(BaseModel):
 
 
 @dataclass
-class Reading(Generic[Found]):
+class TraceReader(Generic[Found]):
     """Reads trace files; afterwards `runs` says of each how it went."""
 
     lines: Callable[[TraceFile], Iterator[Parsed[Found]]]
     """Every line of a file, in order: `lines_of`, or one that does more."""
-    runs: list[RunReport] = field(default_factory=list)
+    runs: list[TraceFileReport] = field(default_factory=list)
     place: tuple[int, int] = (0, 0)
     """Where in its file the last line begins, and its bytes."""
     _seen: set[int] = field(default_factory=set)
@@ -244,7 +244,7 @@ class Reading(Generic[Found]):
         """
         with Progress("reading traces", sum(file.size for file in files), "MB", scale=1e6) as progress:
             for file in files:
-                report = RunReport(path=file.path)
+                report = TraceFileReport(path=file.path)
                 self.runs.append(report)
                 elsewhere = frozenset(self._seen)
                 for episode in self._readable(file, report, progress):
@@ -259,7 +259,7 @@ class Reading(Generic[Found]):
                 if report.unreadable and not report.episodes and not report.duplicates:
                     raise BadInputError(f'"{file.path}" holds no verifiers episode: {report.complaints[0]}')
 
-    def _readable(self, file: TraceFile, report: RunReport, progress: Progress) -> Iterator[Found]:
+    def _readable(self, file: TraceFile, report: TraceFileReport, progress: Progress) -> Iterator[Found]:
         try:
             end = 0
             for number, (size, found) in enumerate(self.lines(file), start=1):
@@ -289,7 +289,7 @@ def lines_of(file: TraceFile) -> Iterator[Parsed[EpisodeRecord]]:
 
 
 def parsed(line: bytes) -> Parsed[EpisodeRecord]:
-    """A line as `Reading` takes it."""
+    """A line as `TraceReader` takes it."""
     if line.isspace():
         return len(line), None
     try:

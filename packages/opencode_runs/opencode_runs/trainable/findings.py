@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, computed_field
 
-from opencode_runs.traces.reading import RunReport, RunSettings
+from opencode_runs.traces.reading import RunSettings, TraceFileReport
 from opencode_runs.traces.record import PER_SAMPLED, CallRecord, EpisodeRecord, TokenNode, TraceRecord
 from opencode_runs.trainable.samples import TrainedBranch, training_sample
 
@@ -47,7 +47,7 @@ class Flaw(StrEnum):
     INCOMPLETE = "incomplete"
 
 
-class Meaning(NamedTuple):
+class FlawMeaning(NamedTuple):
     """What a flaw is, what to do, and whether `--check` fails for it."""
 
     what: str
@@ -56,96 +56,96 @@ class Meaning(NamedTuple):
 
 
 MEANINGS = {
-    Flaw.NO_TOKENS: Meaning(
+    Flaw.NO_TOKENS: FlawMeaning(
         "traces without token data, as an evaluation client leaves them",
         "run with the training client, in front of a vLLM engine: vf-eval … --client.type train "
         "--client.base-url http://HOST:8000/v1 -m MODEL",
     ),
-    Flaw.FORKS: Meaning(
+    Flaw.FORKS: FlawMeaning(
         "a conversation's history changed: what follows trains in another context, and a trainer pays twice",
         "mend what changes the history (compaction, a plugin, a prompt that moves), or accept it: --allow forks",
     ),
-    Flaw.GRAPH: Meaning("a node hangs on none before it", "make the run again: this trace was damaged"),
-    Flaw.TYPES: Meaning(
+    Flaw.GRAPH: FlawMeaning("a node hangs on none before it", "make the run again: this trace was damaged"),
+    Flaw.TYPES: FlawMeaning(
         "fields hold other types than verifiers writes, such as a number as text", "repair or remove these traces"
     ),
-    Flaw.REPEATED: Meaning(
+    Flaw.REPEATED: FlawMeaning(
         "an episode, a trace, a conversation, an answer or a call stands twice: it would train twice",
         "remove the copies, or make the run again",
     ),
-    Flaw.CALLS: Meaning(
+    Flaw.CALLS: FlawMeaning(
         "answers and calls of the model do not match one another", "make the run again: this trace was damaged"
     ),
-    Flaw.USAGE: Meaning(
+    Flaw.USAGE: FlawMeaning(
         "a call counted other tokens than its branch holds: some were cut, added or moved",
         "make the run again: this trace was damaged",
     ),
-    Flaw.SETTINGS: Meaning(
+    Flaw.SETTINGS: FlawMeaning(
         "answers of another model, or sampled otherwise, than their seat says",
         "see what changes the calls on their way; make the run again",
     ),
-    Flaw.MIXED: Meaning(
+    Flaw.MIXED: FlawMeaning(
         "rollouts of one group are not of one task, model and sampling: their rewards do not compare",
         "make the group again with one configuration",
     ),
-    Flaw.LENGTHS: Meaning(
+    Flaw.LENGTHS: FlawMeaning(
         "a message has not one mask entry for each token, or other streams of another length",
         "make the run again with a released verifiers",
     ),
-    Flaw.MASK: Meaning(
+    Flaw.MASK: FlawMeaning(
         "the tokens that train are not the end of their answer", "make the run again with a released verifiers"
     ),
-    Flaw.TOKEN_IDS: Meaning(
+    Flaw.TOKEN_IDS: FlawMeaning(
         "token ids that no vocabulary has, or not that of --vocab-size",
         "see that engine, tokenizer and trainer have the same model; make the run again",
     ),
-    Flaw.LOGPROBS: Meaning(
+    Flaw.LOGPROBS: FlawMeaning(
         "not one logprob for each trained token: a trainer reads the missing ones as 0, a probability of 1",
         "let the engine return the logprob of every sampled token, and make the run again",
     ),
-    Flaw.LOGPROB_VALUES: Meaning(
+    Flaw.LOGPROB_VALUES: FlawMeaning(
         "logprobs that are not valid: NaN, infinite, above 0, or vLLM's -9999",
         "look at the engine: its sampler or its precision is wrong",
     ),
-    Flaw.LOGPROB_ZEROS: Meaning(
+    Flaw.LOGPROB_ZEROS: FlawMeaning(
         "every logprob of a trace, or of a long answer, is 0, as if each token had been certain",
         "look at the engine: it returns none, or processed ones at temperature 0",
     ),
-    Flaw.UNTRAINED: Meaning(
+    Flaw.UNTRAINED: FlawMeaning(
         "turns of the model that train nowhere", "see why the engine returned no tokens for them; make the run again"
     ),
-    Flaw.NOT_SAMPLED: Meaning(
+    Flaw.NOT_SAMPLED: FlawMeaning(
         "messages that the model did not sample are marked for training, in every branch that holds them",
         "make the run again: masks belong to sampled messages only",
     ),
-    Flaw.TOO_LONG: Meaning(
+    Flaw.TOO_LONG: FlawMeaning(
         "branches longer than --max-tokens: a trainer cuts them off and says nothing",
         "lower --env.agent.max-total-tokens (or the engine's max_model_len), or raise the trainer's seq_len",
     ),
-    Flaw.NO_REWARD: Meaning(
+    Flaw.NO_REWARD: FlawMeaning(
         "traces that would train without any reward: a trainer reads 0",
         "give the trace its reward, or let its seat not train (--env.include-sub-llm-in-trajectory false)",
     ),
-    Flaw.REWARD_VALUES: Meaning(
+    Flaw.REWARD_VALUES: FlawMeaning(
         "rewards that are not finite numbers, alone or summed, or missing beside others", "mend the rubric; score again"
     ),
-    Flaw.ERROR_REWARD: Meaning(
+    Flaw.ERROR_REWARD: FlawMeaning(
         "failed traces that carry a reward: nothing tells it from one that was earned",
         "leave them out, and do not score a rollout that failed",
     ),
-    Flaw.STANDING: Meaning(
+    Flaw.STANDING: FlawMeaning(
         "traces or episodes that are ok and failed at once", "see which it is: what failed must not train"
     ),
-    Flaw.UNREADABLE: Meaning("lines that hold no episode", "repair or remove these lines"),
-    Flaw.FAILED: Meaning(
+    Flaw.UNREADABLE: FlawMeaning("lines that hold no episode", "repair or remove these lines"),
+    Flaw.FAILED: FlawMeaning(
         "traces that failed: they never train", "see their errors; many of them waste the run", fails=False
     ),
-    Flaw.NO_SPREAD: Meaning(
+    Flaw.NO_SPREAD: FlawMeaning(
         "groups whose rewards are all equal: every advantage is 0, so they teach nothing",
         "choose tasks of the band that teaches (opencode-difficulty recommend), or larger groups",
         fails=False,
     ),
-    Flaw.INCOMPLETE: Meaning(
+    Flaw.INCOMPLETE: FlawMeaning(
         "groups with fewer rollouts than the run was asked for: it is still being written, or was stopped",
         "wait for its end, or go on with it: vf-eval … --resume",
         fails=False,
@@ -252,7 +252,7 @@ class Summary(BaseModel):
 
 class Report(BaseModel):
     summary: Summary
-    runs: list[RunReport]
+    runs: list[TraceFileReport]
     groups: list[GroupFigures]
     traces: list[TraceFigures]
     findings: list[Finding]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opencode_runs.traces.reading import Reading, RunReport, TraceFile, find_trace_files, lines_of
+from opencode_runs.traces.reading import TraceFile, TraceFileReport, TraceReader, find_trace_files, lines_of
 from opencode_runs.traces.record import NO_CALL, EpisodeRecord, TraceRecord
 from opencode_runs.trainable.findings import (
     NO_TOKENS,
@@ -25,7 +25,7 @@ from opencode_runs.trainable.findings import (
     standing_flaw,
     summed,
 )
-from opencode_runs.trainable.repeats import Marks, Repeats, canonical, hashable, structural_forks, told_again
+from opencode_runs.trainable.repeats import Repeats, TraceIdentity, canonical, hashable, structural_forks, told_again
 from opencode_runs.trainable.samples import BrokenGraphError, TrainedBranch, branch_paths, trained_branches
 
 _COMPARED = (*SETTINGS, "min_tokens", "chat_template_kwargs")
@@ -180,7 +180,7 @@ def inspect(
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
-    reading = Reading(lines_of)
+    reading = TraceReader(lines_of)
     inspector, inspection = Inspector(max_tokens, vocabulary), Inspection(allowed)
     for file, episode in reading.episodes(find_trace_files(paths, "train")):
         inspection.add(file, inspector.inspect(file, episode))
@@ -188,7 +188,7 @@ def inspect(
 
 
 @dataclass(slots=True)
-class Inspected:
+class InspectedEpisode:
     """What is found of an episode by itself."""
 
     group: str
@@ -196,8 +196,8 @@ class Inspected:
     """Empty where a trainer named the group."""
     task: str
     told: list[Notes]
-    traces: list[tuple[TraceFigures, Marks | None]]
-    """Marks are those of a trace that would train; None of the others."""
+    traces: list[tuple[TraceFigures, TraceIdentity | None]]
+    """Identities are those of a trace that would train; None of the others."""
 
 
 @dataclass
@@ -210,10 +210,10 @@ class Inspector:
     """How many tokens its model's vocabulary has; None = it is not known."""
     _telling: NoteCache = field(default_factory=NoteCache)
 
-    def inspect(self, file: TraceFile, episode: EpisodeRecord) -> Inspected:
+    def inspect(self, file: TraceFile, episode: EpisodeRecord) -> InspectedEpisode:
         """What is found of an episode; whether it stands twice, and its advantages, its run alone can tell."""
         key, env = episode.group_id or episode.task or "", "" if episode.group_id else episode.env
-        found = Inspected(key, env, episode.called, self._telling.of(episode), [])
+        found = InspectedEpisode(key, env, episode.called, self._telling.of(episode), [])
         found.traces += [_trace(file, episode, trace, self, found) for trace in episode.traces]
         return found
 
@@ -227,7 +227,7 @@ class Inspection:
     _repeats: Repeats = field(default_factory=Repeats)
     _groups: dict[tuple[Path, str, str], Group] = field(default_factory=dict)
 
-    def add(self, file: TraceFile, found: Inspected) -> list[TraceFigures]:
+    def add(self, file: TraceFile, found: InspectedEpisode) -> list[TraceFigures]:
         """Take an episode in; the figures of its traces have their advantages after `report` only."""
         fresh = Group(file.path, found.group, found.task, file.settings.num_rollouts)
         group = self._groups.setdefault((file.path, found.env, found.group), fresh)
@@ -239,7 +239,7 @@ class Inspection:
             group.traces.append(figures)
         return [figures for figures, _ in found.traces]
 
-    def report(self, runs: list[RunReport]) -> Report:
+    def report(self, runs: list[TraceFileReport]) -> Report:
         """The whole answer; `runs` says how reading went."""
         groups = list(self._groups.values())
         figures = [group.figures() for group in groups]
@@ -255,8 +255,8 @@ class Inspection:
 
 
 def _trace(
-    file: TraceFile, episode: EpisodeRecord, trace: TraceRecord, inspector: Inspector, group: Inspected
-) -> tuple[TraceFigures, Marks | None]:
+    file: TraceFile, episode: EpisodeRecord, trace: TraceRecord, inspector: Inspector, group: InspectedEpisode
+) -> tuple[TraceFigures, TraceIdentity | None]:
     marks, broken = None, None
     samples, branches, forks = list[TrainedBranch](), 0, episode.noted_forks(trace)
     try:
@@ -282,7 +282,7 @@ def _trace(
         unused = "its graph is broken"
     elif unused is None:
         findings |= dict(flaws_of(trace, samples, max_tokens=inspector.max_tokens, vocabulary=inspector.vocabulary))
-        marks = Marks.of(trace)
+        marks = TraceIdentity.of(trace)
         if forks:
             findings[Flaw.FORKS] = _why_forked(trace, forks, again)
         unused = None if samples else NO_TOKENS

@@ -156,7 +156,7 @@ _END = 100
 
 
 @dataclass(slots=True)
-class Marks:
+class TraceIdentity:
     """What tells a trace and its answers from all others."""
 
     trace: int | None
@@ -166,7 +166,7 @@ class Marks:
     """What of it stands twice in itself; empty if nothing does."""
 
     @classmethod
-    def of(cls, trace: TraceRecord) -> "Marks":
+    def of(cls, trace: TraceRecord) -> "TraceIdentity":
         answers = [_moment(node) for node in trace.nodes if node.sampled and node.timestamp is not None]
         own, problem = set(answers), _within(trace)
         if not problem and len(own) < len(answers):
@@ -181,7 +181,7 @@ class Repeats:
     _traces: set[int] = field(default_factory=set)
     _answers: set[int] = field(default_factory=set)
 
-    def found(self, marks: Marks) -> str:
+    def found(self, marks: TraceIdentity) -> str:
         """What of a trace stands twice, in itself or since an earlier one; empty if nothing does."""
         problem = marks.within
         if not problem and marks.trace in self._traces:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from opencode_runs.command import BadInputError, NothingUsableError, drawing, number, replacing, short, table
 from opencode_runs.difficulty.rate import Failure, credible_interval, tries
-from opencode_runs.traces.reading import Reading, find_trace_files, lines_of
+from opencode_runs.traces.reading import TraceReader, find_trace_files, lines_of
 from opencode_runs.traces.record import BranchOrigin, Origin
 from opencode_runs.turns.kept import KeptTurn, TurnRow, holds_kept_turns, kept_turns
 
@@ -41,7 +41,7 @@ def read_rollouts(runs: Sequence[Path]) -> tuple[dict[str, TreeRollout], list[st
     Raises:
         BadInputError: a run does not exist or cannot be read.
     """
-    reading = Reading(lines_of)
+    reading = TraceReader(lines_of)
     found: dict[str, TreeRollout] = {}
     for _, episode in reading.episodes(find_trace_files(runs, "eval")):
         called = episode.task_id or episode.task_name or episode.task or ""

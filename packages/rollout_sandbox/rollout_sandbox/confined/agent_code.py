@@ -48,7 +48,7 @@ _PROGRAMS = "/tmp"
 _KEPT_BYTES = 64 << 20
 
 
-class Cell(Protocol):
+class ProgramSandbox(Protocol):
     """A sandbox for programs, one at a time."""
 
     async def exec(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess: ...
@@ -104,7 +104,7 @@ class AgentCodeServer:
     shared = SHARED
     scratch = "/run"
 
-    def __init__(self, cell: Callable[[], AbstractAsyncContextManager[Cell]], workdir: str) -> None:
+    def __init__(self, cell: Callable[[], AbstractAsyncContextManager[ProgramSandbox]], workdir: str) -> None:
         self._cell = cell
         self._workdir = workdir
         self._room = asyncio.Semaphore(_AT_ONCE)
@@ -179,7 +179,9 @@ class AgentCodeServer:
                 return {"refused": self.failure}
 
 
-async def _outcome_of(cell: Cell, argv: list[str], stdin: str, seconds: float, most: int) -> Mapping[str, str]:
+async def _outcome_of(
+    cell: ProgramSandbox, argv: list[str], stdin: str, seconds: float, most: int
+) -> Mapping[str, str]:
     """What the program did, as data, with at most `most` bytes of each stream: its own end of its sandbox is not a
     failure of ours."""
     process = await cell.exec(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
@@ -235,10 +237,10 @@ class ConfinedPrograms:
     gets a new sandbox, which costs three times a small program.
     """
 
-    def __init__(self, cell: Callable[[], AbstractAsyncContextManager[Cell]]) -> None:
+    def __init__(self, cell: Callable[[], AbstractAsyncContextManager[ProgramSandbox]]) -> None:
         self._make = cell
         self._open = AsyncExitStack()
-        self._cell: Cell | None = None
+        self._cell: ProgramSandbox | None = None
 
     async def aclose(self) -> None:
         await self._open.aclose()

@@ -107,7 +107,7 @@ class PipeReader(_Pipe):
         return self._output.text()
 
 
-class Source(_Pipe, AsyncIterator[bytes]):
+class ProcessOutput(_Pipe, AsyncIterator[bytes]):
     """What a process writes, in chunks, until it has ended, whoever else holds the other end of the pipe then."""
 
     _left: int | None = None
@@ -136,7 +136,7 @@ class Source(_Pipe, AsyncIterator[bytes]):
         raise StopAsyncIteration
 
 
-class Sink(_Pipe):
+class ProcessInput(_Pipe):
     _writing = True
 
     async def write(self, data: bytes) -> None:
@@ -166,8 +166,8 @@ class PipedProcess(RuntimeProcess):
     """One command whose three streams (stdin, stdout, stderr) are pipes of ours, owned from now on."""
 
     def __init__(self, fds: tuple[int, int, int]) -> None:
-        self._stdin = Sink(fds[0])
-        self._output = Source(fds[1]), Source(fds[2])
+        self._stdin = ProcessInput(fds[0])
+        self._output = ProcessOutput(fds[1]), ProcessOutput(fds[2])
         self.stdout, self.stderr = self._output
         self._writing = asyncio.Lock()
 

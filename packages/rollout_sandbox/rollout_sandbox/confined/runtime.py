@@ -59,7 +59,7 @@ def _base_environment(allow: Iterable[str]) -> dict[str, str]:
     return own | {name: value for name, value in os.environ.items() if name in let_in or name.startswith("LC_")}
 
 
-class Commands:
+class ConfinedCommands:
     """Starts programs through process 1; `env_allow` names host variables that they see."""
 
     def __init__(self, sandbox: Sandbox, env_allow: list[str]) -> None:
@@ -83,7 +83,7 @@ class Commands:
         return channel
 
     @contextlib.asynccontextmanager
-    async def others_held(self, *, spare: bool = False) -> AsyncIterator["Commands"]:
+    async def others_held(self, *, spare: bool = False) -> AsyncIterator["ConfinedCommands"]:
         """Hold still whatever runs; only commands that are started through what this yields run meanwhile.
 
         Where that cannot be had for sure although the kernel could do it, what runs is ended instead; with `spare` that
@@ -203,7 +203,7 @@ class BubblewrapBackend(RuntimeBackend):
         self.binds = tuple(binds)
         self.workdir = workdir
         self.sandbox = Sandbox(self.name, options, workdir, lent)
-        self.commands = Commands(self.sandbox, options.env_allow)
+        self.commands = ConfinedCommands(self.sandbox, options.env_allow)
         self.disk: DiskWatch | None = None
         self.relays: NetworkRelays | None = None
         self._disk_task: asyncio.Task[None] | None = None
@@ -392,7 +392,9 @@ class ConfinedRuntime(SandboxAbilities, Runtime):
             await put(process, folder)
 
     @contextlib.asynccontextmanager
-    async def _program(self, commands: Commands, name: str, *operands: list[str]) -> AsyncIterator[ConfinedProcess]:
+    async def _program(
+        self, commands: ConfinedCommands, name: str, *operands: list[str]
+    ) -> AsyncIterator[ConfinedProcess]:
         argv = [self.trusted_python, "-I", "-S", "-c", program_text(name), *map(json.dumps, operands)]
         with contextlib.closing(await commands.open(argv, {})) as process:
             try:

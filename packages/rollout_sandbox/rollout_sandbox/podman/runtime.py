@@ -159,7 +159,7 @@ def without_proxy(env: Mapping[str, str], image_env: Mapping[str, str]) -> dict[
     return {**env, "NO_PROXY": exceptions, "no_proxy": exceptions}
 
 
-class Commands:
+class PodmanCommands:
     """Runs programs of one container; a `user` of None is the image's own."""
 
     def __init__(self, container: Container) -> None:
@@ -325,7 +325,7 @@ class PodmanBackend(RuntimeBackend):
             run_options=tuple(getattr(config, "run_options", ())),  # verifiers' own configuration in 0.4.0 has none
         )
         self.container = self.container_class(options)
-        self._commands = Commands(self.container)
+        self._commands = PodmanCommands(self.container)
         self._relays: NetworkRelays | None = None
         self._cut_from: list[str] = []
         """Names of podman's networks that it was taken from."""

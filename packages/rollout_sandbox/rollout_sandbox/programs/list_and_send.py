@@ -24,7 +24,7 @@ _FRESH_NS = 50_000_000
 """A file that changed just now may change again within the same tick of its time stamps."""
 
 
-class Listed:
+class FileListing:
     def __init__(self) -> None:
         self.entries: list[list[Any]] = []
         self.linked: dict[tuple[int, int], str] = {}
@@ -57,7 +57,7 @@ def processes() -> Iterator[tuple[int, int, str]]:
             yield int(name), int(parent), head.partition("(")[2]
 
 
-def entry(path: str, found: os.stat_result, listed: Listed) -> list[Any]:
+def entry(path: str, found: os.stat_result, listed: FileListing) -> list[Any]:
     """One entry: path, kind, mode, time of its last change (ns), size or target, and what tells that it changed."""
     mode, modified = stat.S_IMODE(found.st_mode), found.st_mtime_ns
     if stat.S_ISLNK(found.st_mode):
@@ -80,7 +80,7 @@ def entry(path: str, found: os.stat_result, listed: Listed) -> list[Any]:
     return [path, "f", mode, modified, found.st_size, stamp]
 
 
-def walk(path: str, device: int, skipped: Collection[str], listed: Listed) -> None:
+def walk(path: str, device: int, skipped: Collection[str], listed: FileListing) -> None:
     """List a directory, itself included; what another file system holds is not the sandbox's own."""
     waiting = [path]
     while waiting and listed.excess is None:
@@ -97,7 +97,7 @@ def walk(path: str, device: int, skipped: Collection[str], listed: Listed) -> No
         listed.entries.append(made)
 
 
-def list_changed(paths: Mapping[str, bool], listed: Listed) -> None:
+def list_changed(paths: Mapping[str, bool], listed: FileListing) -> None:
     """List what differs from an image, with owners."""
     for path, gone in paths.items():
         if gone:
@@ -127,7 +127,7 @@ def send(path: str, size: int, out: BinaryIO) -> None:
 def main() -> None:
     roots, skipped = (json.loads(word) for word in sys.argv[1:])
     out = sys.stdout.buffer
-    listed = Listed()
+    listed = FileListing()
     changed = json.loads(sys.stdin.readline())
     out.write(json.dumps(list(processes())).encode() + b"\n")
     list_changed(changed or {}, listed)

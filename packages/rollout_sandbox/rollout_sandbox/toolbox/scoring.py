@@ -121,7 +121,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 @dataclass(frozen=True)
-class BoxOrder:
+class SecondSandboxOptions:
     """In what a second sandbox differs from the agent's."""
 
     image: str | None = None
@@ -134,7 +134,7 @@ class BoxOrder:
     """Fields of the task's data that are other, by name."""
 
 
-Provider = Callable[[BoxOrder], contextlib.AbstractAsyncContextManager[vf.Runtime]]
+Provider = Callable[[SecondSandboxOptions], contextlib.AbstractAsyncContextManager[vf.Runtime]]
 
 
 class ScoringTimeout(Exception):
@@ -154,7 +154,7 @@ class Scoring:
         self._clock: _Clock | None = None
 
     @contextlib.asynccontextmanager
-    async def second_sandbox(self, order: BoxOrder | None = None) -> AsyncIterator[vf.Runtime]:
+    async def second_sandbox(self, order: SecondSandboxOptions | None = None) -> AsyncIterator[vf.Runtime]:
         """A second sandbox of the rollout: as the agent's was before the agent, or one for the tests alone. What keeps
         it from being made is not the agent's.
 
@@ -166,7 +166,7 @@ class Scoring:
                 if self.boxes is None:
                     told = "this environment gives scoring no sandbox of its own: use opencode-env (--env.id)"
                     raise ScoringError(told)
-                box = await stack.enter_async_context(self.boxes(order or BoxOrder()))
+                box = await stack.enter_async_context(self.boxes(order or SecondSandboxOptions()))
             yield box
 
     @contextlib.asynccontextmanager

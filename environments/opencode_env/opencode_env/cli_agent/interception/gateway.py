@@ -85,7 +85,7 @@ class RequestRefused(ValueError):
         self.status = status
 
 
-class Answered(Exception):
+class CallAnswered(Exception):
     """A step has answered a call, which goes no further."""
 
     def __init__(self, response: web.Response) -> None:

@@ -1,6 +1,6 @@
 """What of a request's history the model sampled itself: an agent's echo, found again in the trace's graph.
 
-A request is read message by message: `History.restore` finds the longest part of it in the graph, and `Restored` says
+A request is read message by message: `History.restore` finds the longest part in the graph, `RestoredHistory` says
 how that part goes to a chat endpoint. A message is restored only where its agent's rules say that it is the echo of one
 answer that was sampled in the same conversation, behind a history that is the same up to there; from the first message
 that is neither, the request stays as it came. Whatever was sampled, the messages that leave here are valid: a strict
@@ -139,7 +139,7 @@ def message_key(message: WireMessage) -> MessageKey:
 
 
 @dataclass
-class Restored:
+class RestoredHistory:
     """The part of a request's history that is in the graph."""
 
     path: list[int] = field(default_factory=list)
@@ -181,9 +181,9 @@ class Restored:
         self.wire.append(wire)
         self.taken += taken
 
-    def ahead(self, skipped: int = 0) -> "Restored":
+    def ahead(self, skipped: int = 0) -> "RestoredHistory":
         """A search that goes on from here, behind so many more messages, and leaves this one as it is."""
-        return Restored(path=self.path[-1:], taken=self.taken + skipped, owed=list(self.owed))
+        return RestoredHistory(path=self.path[-1:], taken=self.taken + skipped, owed=list(self.owed))
 
 
 _MOST_PARTIAL = 16
@@ -241,13 +241,13 @@ class History:
         self._valid: dict[int, bool] = {}
         index_nodes(session.trace, ChatDialect, OwnNodes(self._nodes))
 
-    def restore(self, messages: Sequence[WireMessage], tools: list[Tool], conversation: str | None) -> Restored:
+    def restore(self, messages: Sequence[WireMessage], tools: list[Tool], conversation: str | None) -> RestoredHistory:
         """The longest part of a request's history that the graph holds."""
         self._conversation = conversation
         for number in range(self._linked, len(self._nodes)):  # nodes are never moved or taken away
             self._children.setdefault(self._nodes[number].parent, []).append(number)
         self._linked = len(self._nodes)
-        found = Restored()
+        found = RestoredHistory()
         while found.taken < len(messages):
             partial = self._partial_answers(found, messages, tools)
             if partial:
@@ -261,12 +261,12 @@ class History:
         """The typed message that a node holds."""
         return self._nodes[node].message
 
-    def last_calls(self, found: Restored) -> list[ToolCall]:
+    def last_calls(self, found: RestoredHistory) -> list[ToolCall]:
         """The calls of the newest answer in that part."""
         messages = (self.message(node) for node in reversed(found.path))
         return next((one.tool_calls or [] for one in messages if isinstance(one, AssistantMessage)), [])
 
-    def _step(self, found: Restored, messages: Sequence[WireMessage], tools: list[Tool]) -> bool:
+    def _step(self, found: RestoredHistory, messages: Sequence[WireMessage], tools: list[Tool]) -> bool:
         """Go on by what the next message stands for, if the graph holds it."""
         echo = messages[found.taken]
         if echo.get("role") == "assistant":
@@ -284,23 +284,23 @@ class History:
             return True
         return echo.get("role") == "user" and self._left_out(found)
 
-    def _sampled(self, found: Restored, parent: int | None, echo: WireMessage) -> bool:
+    def _sampled(self, found: RestoredHistory, parent: int | None, echo: WireMessage) -> bool:
         for node in self._answers(parent):
             if (ids := self._recognise(node, echo)) is not None:
                 self._take(found, node, echo, ids)
                 return True
         return False
 
-    def _repeated(self, found: Restored, echo: WireMessage) -> bool:
+    def _repeated(self, found: RestoredHistory, echo: WireMessage) -> bool:
         for node in self._children.get(found.end, ()):
             if not self._nodes[node].sampled and self._recognise(node, echo) is not None:
                 found.add(node, found.answer_as_it_came(echo))
                 return True
         return False
 
-    def _answer_behind_own_words(self, found: Restored, echo: WireMessage) -> bool:
+    def _answer_behind_own_words(self, found: RestoredHistory, echo: WireMessage) -> bool:
         for node in self._own_words(found.end):
-            trial = Restored()
+            trial = RestoredHistory()
             if self._sampled(trial, node, echo):
                 found.add(node, self._words_on_wire(node), 0)
                 found.add(trial.path[0], trial.wire[0])
@@ -308,7 +308,7 @@ class History:
                 return True
         return False
 
-    def _left_out(self, found: Restored, stand_in: WireMessage | None = None) -> bool:
+    def _left_out(self, found: RestoredHistory, stand_in: WireMessage | None = None) -> bool:
         """Go on behind an answer that the agent left out before what the user says, or put a message in place of."""
         for parent in (found.end, *self._own_words(found.end)):
             for node in self._answers(parent):
@@ -336,7 +336,7 @@ class History:
         return [node for node in children if self._nodes[node].sampled and self._is_own(node)]
 
     def _partial_answers(
-        self, found: Restored, messages: Sequence[WireMessage], tools: list[Tool]
+        self, found: RestoredHistory, messages: Sequence[WireMessage], tools: list[Tool]
     ) -> list[WireMessage]:
         """What comes next in a request and stands for nothing: parts of an answer that was asked for again, as long
         as without them more of the request is found."""
@@ -353,7 +353,9 @@ class History:
                 pass
         return partial if without.taken > with_them.taken else []
 
-    def _are_surplus(self, found: Restored, partial: Sequence[WireMessage], messages: Sequence[WireMessage]) -> bool:
+    def _are_surplus(
+        self, found: RestoredHistory, partial: Sequence[WireMessage], messages: Sequence[WireMessage]
+    ) -> bool:
         """Whether each part stands in a request more often than the model said it in that conversation."""
         answers = [(message_key(one), one) for one in messages if one.get("role") == "assistant"]
         own = [node for node, kept in enumerate(self._nodes) if kept.sampled and self._is_own(node)]
@@ -417,7 +419,7 @@ class History:
         self._recognised[node] = key, tuple(ids)
         return tuple(ids)
 
-    def _take(self, found: Restored, node: int, echo: WireMessage, ids: Sequence[str]) -> None:
+    def _take(self, found: RestoredHistory, node: int, echo: WireMessage, ids: Sequence[str]) -> None:
         sampled = self._nodes[node].message
         assert isinstance(sampled, AssistantMessage)
         if node not in self._valid:

@@ -1,7 +1,7 @@
 """The steps of a request: who makes it, which of its rollout's sessions serves it, what of it goes upstream, and its
 place and history among the rollout's other calls.
 
-A step that refuses a request raises `RequestRefused`; one that has answered it raises `Answered`. What no provider
+A step that refuses a request raises `RequestRefused`; one that has answered it raises `CallAnswered`. What no provider
 would take never reaches the engine. What is left out of a request is left out silently for the caller and counted by
 its path; what would change the meaning of the conversation is refused instead.
 """
@@ -26,8 +26,8 @@ from verifiers.v1.semantic import ACP_EXTENSION_HEADERS
 from opencode_env.cli_agent.interception.gateway import (
     GATEWAY_RECORD,
     REPEATED,
-    Answered,
     Call,
+    CallAnswered,
     RequestRefused,
     error_answer,
 )
@@ -114,17 +114,17 @@ async def choose_seat(call: Call) -> None:
     if side is None or not routing.sub:
         if side is not None and (error := side.check_main(routing)) is not None:
             gateway.main.error = error
-            raise Answered(error_answer(call.dialect, str(error), 400))
+            raise CallAnswered(error_answer(call.dialect, str(error), 400))
         call.session, call.bearer = gateway.main, gateway.secret
         return
     if routing.depth > side.settings.max_depth:
         gateway.cpu.charge_refusal()
         problem = "this sub-agent is nested deeper than max_depth allows"
-        raise Answered(error_answer(call.dialect, str(side.session.refusal(problem)), 400))
+        raise CallAnswered(error_answer(call.dialect, str(side.session.refusal(problem)), 400))
     if not await side.slots.place(call.until_end):
-        raise Answered(error_answer(call.dialect, "the rollout has ended", 409))
+        raise CallAnswered(error_answer(call.dialect, "the rollout has ended", 409))
     if is_gone(call.request):
-        raise Answered(web.Response(status=499))
+        raise CallAnswered(web.Response(status=499))
     call.session, call.sub, call.bearer = side.session, side, gateway.sub_bearer
 
 
@@ -145,7 +145,7 @@ def _routing_of(call: Call) -> Routing:
         gateway.cpu.charge_refusal()
         if gateway.side.note_bad_role(str(error)):
             logger.warning("refused a model call: id=%s %s", gateway.main.trace.id, error)
-        raise Answered(error_answer(call.dialect, str(error), 400)) from None
+        raise CallAnswered(error_answer(call.dialect, str(error), 400)) from None
 
 
 async def wait_aside(call: Call) -> None:

@@ -20,7 +20,7 @@ from verifiers.v1.types import Message, Request, Response, Tool
 from opencode_env.cli_agent.interception.chat_answers import stream_parser, whole_answer
 from opencode_env.cli_agent.interception.conversations import follow
 from opencode_env.cli_agent.interception.gateway import Call
-from opencode_env.cli_agent.interception.history import History, Restored, WireMessage, call_on_wire
+from opencode_env.cli_agent.interception.history import History, RestoredHistory, WireMessage, call_on_wire
 
 
 class _Served(Dialect[Any]):
@@ -102,7 +102,7 @@ class _ServedChat(_Served, ChatDialect):
             offered[seat] = declared, super().parse_request(declared).tools
         return offered[seat][1]
 
-    def _tail(self, restored: Restored, messages: list[WireMessage], history: History) -> list[Message]:
+    def _tail(self, restored: RestoredHistory, messages: list[WireMessage], history: History) -> list[Message]:
         """What is new in the request, typed; a result bears the name that was sampled with its call."""
         if not messages:
             return []
@@ -148,7 +148,7 @@ def call_of(dialect: Dialect[Any]) -> Call:
     return dialect.call
 
 
-def _results(restored: Restored, messages: list[WireMessage]) -> tuple[list[WireMessage], list[WireMessage]]:
+def _results(restored: RestoredHistory, messages: list[WireMessage]) -> tuple[list[WireMessage], list[WireMessage]]:
     """What is new in the request, with the ids of the calls as they were sampled, and as an endpoint gets them."""
     sampled, sent = list(messages), list(messages)
     for position, message in enumerate(messages):

@@ -32,8 +32,8 @@ from opencode_env.cli_agent.interception.conversations import finding_own_nodes
 from opencode_env.cli_agent.interception.endpoint import KeptClients
 from opencode_env.cli_agent.interception.gateway import (
     CALL,
-    Answered,
     Call,
+    CallAnswered,
     Gateway,
     GatewayConfig,
     RequestRefused,
@@ -226,7 +226,7 @@ class RoleInterceptionServer(InterceptionServer):
             try:
                 for step in steps:
                     await step(call)
-            except Answered as answered:
+            except CallAnswered as answered:
                 return answered.response
             return await serve(call)
 
