@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
+from types import FunctionType
 
 import pytest
 from packaging.version import Version
@@ -352,3 +353,19 @@ def test_the_serving_of_an_environment_is_the_one_that_serving_by_role_repeats()
     positions = [source.find(step) for step in steps]
     assert -1 not in positions, f"{VERIFIERS}: Env.serving"
     assert positions == sorted(positions), f"{VERIFIERS}: the order of Env.serving"
+
+
+def test_a_default_of_a_node_costs_no_reading_of_a_builtins_signature() -> None:
+    """pydantic reads it anew for each node; `opencode_env.cli_agent.interception.server` has Python functions there."""
+    from opencode_env.cli_agent.interception import server
+    from verifiers.v1.graph import MessageNode
+    from verifiers.v1.types import UserMessage
+
+    assert server
+    factories = [field.default_factory for field in MessageNode.model_fields.values() if field.default_factory]
+    assert factories
+    assert all(isinstance(factory, FunctionType) for factory in factories)
+    one, other = (MessageNode.model_construct(message=UserMessage(content="x")) for _ in range(2))
+    assert one.token_ids == other.token_ids == []
+    assert one.token_ids is not other.token_ids
+    assert one.timestamp <= other.timestamp
