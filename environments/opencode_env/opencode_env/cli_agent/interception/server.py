@@ -56,7 +56,7 @@ Serve = Callable[[Call], Awaitable[web.StreamResponse]]
 OnCall = Callable[[ModelCall], None]
 
 
-def _in_python(factory: Callable[[], Any]) -> Callable[[], Any]:
+def _in_python(factory: Callable[..., Any]) -> Callable[[], Any]:
     return lambda: factory()  # noqa: PLW0108 - a Python function is what is wanted
 
 
