@@ -79,9 +79,9 @@ def first_come_first_served() -> None:
     """Switch off what has no option: that long answers hold half of the math workers at most, at half the weight, and
     the bounds of the gateway and of the connections from a sandbox."""
     worker_pool._MOMENT = math.inf
-    request_steps.MAX_MESSAGES = request_steps.MAX_VALUES = request_steps.MAX_DEPTH = sys.maxsize
+    request_steps.MAX_MESSAGES = request_steps.MAX_VALUES = request_steps.MAX_BODY_DEPTH = sys.maxsize
     request_steps.MAX_OPEN, limits.SHARE = sys.maxsize, 1e9
-    request_steps.IDLE_SECONDS = vars(server)["IDLE_SECONDS"] = 1e9
+    request_steps.BODY_IDLE_SECONDS = vars(server)["BODY_IDLE_SECONDS"] = 1e9
     vars(endpoint)["keys_of"] = lambda config: frozenset()
     serving.raise_open_files = lambda: None
     network.MAX_CONNECTIONS, network.IDLE_SECONDS = sys.maxsize, 1e6

@@ -278,3 +278,21 @@ def test_a_class_has_a_name_of_its_own() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 where.setdefault(node.name, set()).add(module)
     assert {name: sorted(modules) for name, modules in where.items() if len(modules) > 1} == {}
+
+
+SHARED_CONSTANTS = {"ANSWER", "RECORD"}
+"""Steps of a call, and files of a kept turn; the list only gets shorter."""
+
+
+def test_a_public_constant_has_a_name_of_its_own() -> None:
+    where: dict[str, set[str]] = {}
+    for module, path in sources().items():
+        for node in tree(path).body:
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+                for name in names - {"TYPE_CHECKING"}:
+                    where.setdefault(name, set()).add(module)
+    shared = {name: sorted(modules) for name, modules in where.items() if len(modules) > 1}
+    shared = {name: modules for name, modules in shared.items() if re.fullmatch("[A-Z][A-Z0-9_]+", name)}
+    assert shared.keys() == SHARED_CONSTANTS, shared

@@ -17,7 +17,7 @@ from rollout_sandbox.toolbox.workdir import in_workdir
 
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
-MAX_ANSWER_BYTES = 64 * 1024
+MAX_ANSWER_FILE_BYTES = 64 * 1024
 
 
 class AnswerConfig(RubricConfig):
@@ -40,7 +40,7 @@ class GivenAnswer:
 
 async def given_answer(trace: AnyTrace, runtime: vf.Runtime, path: str) -> GivenAnswer:
     """The answer file at `path`, below the work directory unless it is absolute; the last reply where there is none."""
-    found = await read_bounded_text(runtime, in_workdir(trace, path), MAX_ANSWER_BYTES)
+    found = await read_bounded_text(runtime, in_workdir(trace, path), MAX_ANSWER_FILE_BYTES)
     if found.state is FileState.ABSENT:
         reply = trace.last_reply
         return GivenAnswer("reply", reply, "" if reply else "empty")

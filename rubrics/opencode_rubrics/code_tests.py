@@ -35,7 +35,7 @@ from rollout_sandbox.toolbox.workdir import in_workdir
 from opencode_rubrics.code_problem import CodeTest, CodeTests, same_output, same_result
 from opencode_rubrics.rubric import AnyTrace, NeutralAnswer, Rubric, RubricConfig, task_field
 
-INFO_KEY = "code_tests"
+CODE_TESTS_KEY = "code_tests"
 """Where `trace.info` says what each test did."""
 
 _CALLER = "call_function.py"
@@ -162,19 +162,21 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
     async def passed(self, tests: CodeTests, trace: AnyTrace, runtime: vf.Runtime) -> dict[str, float]:
         """`passed`, 1.0 if every test passed, and `pass_rate`, the share of them."""
         verdicts = await self._verdicts(tests, trace, runtime)
-        trace.info[INFO_KEY] = [asdict(verdict) for verdict in verdicts]
+        trace.info[CODE_TESTS_KEY] = [asdict(verdict) for verdict in verdicts]
         rate = sum(verdict.passed for verdict in verdicts) / len(verdicts)
         return {"passed": float(rate == 1), "pass_rate": rate}
 
     @vf.metric
     async def num_test_cases(self, trace: AnyTrace) -> float:
         """How many tests there were."""
-        return float(len(trace.info.get(INFO_KEY, ())))
+        return float(len(trace.info.get(CODE_TESTS_KEY, ())))
 
     @vf.metric
     async def tests_timed_out(self, trace: AnyTrace) -> float:
         """How many of them took too long, or were not reached."""
-        return float(sum(verdict["reason"] in ("timeout", "not reached") for verdict in trace.info.get(INFO_KEY, ())))
+        return float(
+            sum(verdict["reason"] in ("timeout", "not reached") for verdict in trace.info.get(CODE_TESTS_KEY, ()))
+        )
 
     def longest(self, task: vf.TaskData) -> float:
         """Every test may take its whole time, up to the time of all."""

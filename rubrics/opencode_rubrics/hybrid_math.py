@@ -23,7 +23,7 @@ from opencode_rubrics.judge import MAX_ANSWER_CHARS, NONE_ON_THIS, Judge, JudgeE
 from opencode_rubrics.math.worker_pool import RulesResult, WorkerPool, release_pool, shared_pool, usable_cores
 from opencode_rubrics.rubric import AnyTrace, NeutralAnswer, Rubric, note_unreadable
 
-INFO_KEY = "math"
+MATH_KEY = "math"
 """Where `trace.info` says how the score came about."""
 
 
@@ -94,7 +94,7 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
             "place": rules.place,
             "rules_seconds": round(rules.seconds, 4),
         }
-        trace.info[INFO_KEY] = record
+        trace.info[MATH_KEY] = record
         try:
             if self.config.use_judge_fallback and (answer := await self._answer_for_judge(rules, trace)):
                 by_judge = await self._judged(answer, task.prompt_text, reference, trace, record)

@@ -29,7 +29,7 @@ from verifiers.v1.types import Usage
 from opencode_rubrics.answer import GivenAnswer, given_answer
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, note_unreadable
 
-INFO_KEY = "judge"
+JUDGE_KEY = "judge"
 """Where `trace.info` says how the score of `JudgeRubric` came about."""
 NONE_ON_THIS = "the judge gives no verdict on this answer, though it gives one on the reference"
 _ATTEMPTS = 2
@@ -252,7 +252,7 @@ class JudgeRubric(Rubric[JudgeRubricConfig]):
         gives no verdict. A `JudgeError` if it gives none on the reference either."""
         given = _usable(await given_answer(trace, runtime, self.config.answer_path), self.config.max_answer_chars)
         record: dict[str, Any] = {"source": given.source, "reason": given.reason, "verdict": None}
-        trace.info[INFO_KEY] = record
+        trace.info[JUDGE_KEY] = record
         if given.reason:
             return 0.0
         record["answer"] = given.text[:1000]

@@ -21,7 +21,7 @@ from rollout_sandbox.confined.config import Bind
 from rollout_sandbox.toolbox.scoring import not_the_agents
 from verifiers.v1.utils.aio import run_shielded
 
-from opencode_rubrics.rubric import UNREADABLE, AnyTrace, Rubric, RubricConfig, pay_nothing
+from opencode_rubrics.rubric import UNREADABLE_METRIC, AnyTrace, Rubric, RubricConfig, pay_nothing
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.registry")
 
@@ -238,12 +238,12 @@ class RubricGroup(Rubric[RubricGroupConfig]):
                     if reward is not None:
                         reward.weight *= member.weight
                     rewards[_free(name, rewards)] = reward
-                unreadable = max(unreadable, measured.pop(UNREADABLE, None) or 0.0)
+                unreadable = max(unreadable, measured.pop(UNREADABLE_METRIC, None) or 0.0)
                 for name, value in measured.items():
                     metrics[_free(name, metrics)] = value
         await super().score(task, trace, runtime)
-        trace.record_metric(UNREADABLE, max(unreadable, trace.metrics[UNREADABLE] or 0.0))
-        if trace.metrics[UNREADABLE]:
+        trace.record_metric(UNREADABLE_METRIC, max(unreadable, trace.metrics[UNREADABLE_METRIC] or 0.0))
+        if trace.metrics[UNREADABLE_METRIC]:
             pay_nothing(trace)
 
 

@@ -56,7 +56,7 @@ from verifiers.v1.utils.generic import concrete_type
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
 
-UNREADABLE = "answer_unreadable"
+UNREADABLE_METRIC = "answer_unreadable"
 """The metric that is 1 where reading what the agent made has failed, and 0 in every other rollout that is scored."""
 FAILURES_KEY = "unreadable"
 """Where `trace.info` lists these failures: `scorer`, `error` and `place` of each."""
@@ -281,7 +281,7 @@ async def read_as_data(
         RolloutError: the infrastructure failed, by `is_infrastructure`, or what failed was none of the agent's.
     """
     before = {name for name, reward in trace.rewards.items() if reward is not None}
-    told = {UNREADABLE, *(name for name, value in trace.metrics.items() if value is not None)}
+    told = {UNREADABLE_METRIC, *(name for name, value in trace.metrics.items() if value is not None)}
     async with boundary(vf.TaskError, f"rubric {owner.__name__} scoring"):
         try:
             with _raising_exceptions():
@@ -300,7 +300,7 @@ async def read_as_data(
             known = {name: value for name, value in metrics.items() if value is not None}
             missing = blank.metrics.keys() - trace.metrics.keys()
             trace.record_metrics({**dict.fromkeys(missing, 0.0), **known})
-    trace.record_metric(UNREADABLE, trace.metrics.get(UNREADABLE) or 0.0)
+    trace.record_metric(UNREADABLE_METRIC, trace.metrics.get(UNREADABLE_METRIC) or 0.0)
 
 
 @contextmanager
@@ -372,7 +372,7 @@ async def _control(
 
 def note_unreadable(trace: AnyTrace, scorer: str, error: str, place: str = "") -> None:
     """Put on the trace, and count, that reading what the agent made failed, and not so a neutral answer."""
-    trace.record_metric(UNREADABLE, 1.0)
+    trace.record_metric(UNREADABLE_METRIC, 1.0)
     trace.info.setdefault(FAILURES_KEY, []).append({"scorer": scorer, "error": error, "place": place})
     name = task_name(trace.task.data)
     logger.info("task %s: what the agent made cannot be read, so a reward of 0: %s %s", name, error, place)

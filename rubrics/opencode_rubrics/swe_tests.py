@@ -24,7 +24,7 @@ from opencode_rubrics.swe.reader import Reader, reader
 from opencode_rubrics.swe.transfer import archive, ignored_paths, listing
 from opencode_rubrics.swe.tree import TreeError
 
-INFO_KEY = "swe"
+SWE_KEY = "swe"
 """Where `trace.info` says what was changed and how the suite ended."""
 
 _OVERHEAD_S = 60.0
@@ -54,7 +54,7 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
         """The verdict; a `ScoringError` if the suite gives no evidence in an untouched sandbox either."""
         workdir, scoring = workdir_of(trace), scoring_of(trace)
         record: dict[str, Any] = {"problem": ""}
-        trace.info[INFO_KEY] = record
+        trace.info[SWE_KEY] = record
         await end_agent(runtime)
         # The second sandbox starts while the agent's files are listed.
         listed = asyncio.create_task(_agents_listing(scoring, runtime, workdir))
@@ -78,7 +78,7 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
     @vf.metric
     async def swe_counts(self, problem: SweProblem, trace: AnyTrace) -> dict[str, float]:
         """How many tests passed of how many, and what was changed."""
-        record = trace.info.get(INFO_KEY, {})
+        record = trace.info.get(SWE_KEY, {})
         counted = {name: float(record.get(name, 0)) for name in _COUNTS}
         fail_to_pass = float(len(problem.exact or problem.fail_to_pass))
         totals = {"fail_to_pass_total": fail_to_pass, "pass_to_pass_total": float(len(problem.pass_to_pass))}

@@ -39,7 +39,7 @@ from opencode_rubrics.swe.tree import TreeError
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.task_tests")
 
-INFO_KEY = "tests"
+TESTS_KEY = "tests"
 """Where `trace.info` records the run of the tests."""
 
 _CODES = {126: "which cannot be run", 127: "which was not found"}
@@ -54,7 +54,7 @@ _MAKE, _MAKE_FAILED = re.compile(r"\bmake(?:\[\d+\])?: "), re.compile(r"(?<=.) E
 
 TESTS_DIRECTORY = "/tests"
 SCRIPT = f"{TESTS_DIRECTORY}/test.sh"
-DEFAULT_SECONDS = 900.0
+_DEFAULT_SECONDS = 900.0
 _SECONDS = 300.0
 _PACK = f"""cd -- "$1" 2>/dev/null && {{ [ -e "./$2" ] || [ -L "./$2" ]; }} || exit {FileState.ABSENT:d}
 {{ tar -cf - -- "$2" || : >"$3.failed"; }} | head -c "$4" >"$3" && [ ! -e "$3.failed" ]"""
@@ -106,7 +106,7 @@ class StagedTests(BaseModel):
 
     archive: str | None = None
     """What becomes /tests (`pack_directory`); None where the verifier's image holds it."""
-    timeout: float = Field(DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
+    timeout: float = Field(_DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
     """Seconds that the script has."""
     env: dict[str, str] = Field(default_factory=dict)
     """Variables of the script."""
@@ -184,7 +184,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             run = await self._run(runtime, tests, workdir, exposed=exposed)
         else:
             run = await self._run_apart(tests, tests.box, scoring_of(trace), runtime, workdir)
-        record = trace.info[INFO_KEY] = run.record()
+        record = trace.info[TESTS_KEY] = run.record()
         if run.warning:
             logger.warning("task %s: %s", task_name(task), run.warning)
         if not run.verdict.problem:
@@ -255,7 +255,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
     @vf.metric
     async def tests_numbers(self, trace: AnyTrace) -> dict[str, float]:
         """The further numbers that the tests gave, by their own names."""
-        numbers: dict[str, float] = trace.info.get(INFO_KEY, {}).get("numbers", {})
+        numbers: dict[str, float] = trace.info.get(TESTS_KEY, {}).get("numbers", {})
         return numbers
 
 

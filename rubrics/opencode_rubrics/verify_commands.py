@@ -24,7 +24,7 @@ from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
 
-INFO_KEY = "reward_file"
+REWARD_FILE_KEY = "reward_file"
 """Where `trace.info` says why a reward file was not taken."""
 
 UNREADY_KEY = "verify_unready"
@@ -180,7 +180,7 @@ def commands_without_program(trace: AnyTrace) -> list[str]:
     ]
 
 
-def explained(trace: AnyTrace, problem: str, key: str = INFO_KEY) -> float:
+def explained(trace: AnyTrace, problem: str, key: str = REWARD_FILE_KEY) -> float:
     """Say on the trace and in the log why there is no reward, which may be the row's own mistake; 0.0."""
     trace.info[key] = problem
     logger.warning("task %s: %s", task_name(trace.task.data), problem)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from opencode_env.check_tasks.check import Results, TaskFinding, TaskReport, misfits, table, tight
 from opencode_env.check_tasks.leaks import (
-    MAX_UNPACKED_BYTES,
+    MAX_SEARCHED_BYTES,
     change_of,
     found_in,
     holds,
@@ -206,7 +206,7 @@ def test_what_is_packed_is_read(how: str) -> None:
 
 
 def test_unpacking_is_bounded_and_noise_says_nothing() -> None:
-    assert len(text_of(gzip.compress(b"a" * (64 << 20)))) <= MAX_UNPACKED_BYTES
+    assert len(text_of(gzip.compress(b"a" * (64 << 20)))) <= MAX_SEARCHED_BYTES
     assert text_of(b"\xff\xf0" * 40 + b"\0") == ""
     assert text_of(b"PK\3\4" + bytes(40)) == text_of(b"\x1f\x8b\0") == ""
 

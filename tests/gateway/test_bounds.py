@@ -208,7 +208,7 @@ async def test_more_open_requests_than_allowed_are_told_to_come_later(monkeypatc
 
 
 async def test_a_body_that_stops_coming_is_answered_408(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_steps, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(request_steps, "BODY_IDLE_SECONDS", 0.2)
 
     async def stalled() -> AsyncIterator[bytes]:
         yield b'{"model": '

@@ -51,7 +51,7 @@ def test_the_soft_limit_of_open_files_becomes_the_hard_one(tmp_path: Path) -> No
 async def test_a_connection_that_carries_nothing_ends_and_one_that_waits_for_its_answer_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(server, "BODY_IDLE_SECONDS", 0.3)
     async with role_server() as serving, serving.rollout() as rollout:
         host, port = rollout.url.removeprefix("http://").split(":")
         silent = await asyncio.open_connection(host, int(port))
@@ -71,7 +71,7 @@ async def test_a_connection_that_carries_nothing_ends_and_one_that_waits_for_its
 async def test_from_the_sandbox_held_connections_end_and_the_neighbours_calls_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "IDLE_SECONDS", 1)
+    monkeypatch.setattr(server, "BODY_IDLE_SECONDS", 1)
     monkeypatch.setattr("rollout_sandbox.confined.network.MAX_CONNECTIONS", 20)
     monkeypatch.setattr("rollout_sandbox.confined.network.IDLE_SECONDS", 1)
     async with (

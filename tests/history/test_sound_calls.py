@@ -4,16 +4,22 @@ import json
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception.answer_steps import MAX_DEPTH, sound_arguments, with_sound_calls
+from opencode_env.cli_agent.interception.answer_steps import MAX_ARGUMENT_DEPTH, sound_arguments, with_sound_calls
 from verifiers.v1.types import AssistantMessage, Response, ToolCall
 
-DEEPER = MAX_DEPTH + 1
+DEEPER = MAX_ARGUMENT_DEPTH + 1
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *["", '{"a": "x", "b": [1]}', "[" * MAX_DEPTH + "]" * MAX_DEPTH, '{"a":' * MAX_DEPTH, "]" * DEEPER],
+        *[
+            "",
+            '{"a": "x", "b": [1]}',
+            "[" * MAX_ARGUMENT_DEPTH + "]" * MAX_ARGUMENT_DEPTH,
+            '{"a":' * MAX_ARGUMENT_DEPTH,
+            "]" * DEEPER,
+        ],
         *["[],{}" * DEEPER, json.dumps({"text": '[{"\\' * DEEPER}), json.dumps([["\\"]] * DEEPER)],
     ],
 )

@@ -104,7 +104,7 @@ async def taken_over(api: PrimeApi) -> AsyncIterator[Runtime]:
 
 async def spoil(box: Runtime, first: str) -> None:
     """Have the shell around a command do something first; what looks for its end, or ends it, is sound."""
-    sound = f"wait=*|{runtime_module.MARK}=*"
+    sound = f"wait=*|{runtime_module.COMMAND_ID_VARIABLE}=*"
     shell = f'sh() {{ case "${{@: -1}}" in {sound}) ;; *) {first};; esac; command sh "$@"; }}'
     await box.write("/tmp/shell", shell.encode())
 

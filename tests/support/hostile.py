@@ -423,7 +423,7 @@ READERS = [
     ),
     Reader("prime.kind_of", kind_of, APIError),
     # Rubrics
-    Reader("same_answer", lambda text: answer.same_answer(text, "1,234"), most_bytes=answer.MAX_ANSWER_BYTES),
+    Reader("same_answer", lambda text: answer.same_answer(text, "1,234"), most_bytes=answer.MAX_ANSWER_FILE_BYTES),
     Reader("same_output", lambda text: same_output(text, text + " 1", 1e-9, 1e-6), on_loop=False),
     Reader("same_result", lambda text: same_result(json.loads(text), CodeTest(input=[], output=[[1]])), on_loop=False),
     Reader("reward file", lambda text: reward_file._numbers(text, "reward"), most_bytes=1 << 16),

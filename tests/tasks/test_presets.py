@@ -10,7 +10,7 @@ import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnv
 from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.taskset import DatasetError, OpenCodeTask, OpenCodeTasksetConfig
-from opencode_env.taskset.difficulty_join import OURS, RowKeys
+from opencode_env.taskset.difficulty_join import OWN_PREFIX, RowKeys
 from opencode_env.taskset.row import Row
 from opencode_rubrics import CodeTestsConfig, RemoteHybridMathConfig
 from verifiers.v1.cli.eval.main import main
@@ -56,7 +56,7 @@ def test_an_environment_is_found_by_its_id_and_has_its_values_as_defaults(ident:
     assert (found.agent.max_turns, found.agent.timeout.rollout) == (100, 3600)
     assert found.agent.harness.disabled_tools == ["question", "task", "websearch"]
     assert found.agent.harness.agent_workdir == "/app"
-    assert ident.replace("-", "_").startswith(OURS)
+    assert ident.replace("-", "_").startswith(OWN_PREFIX)
 
 
 @IDS

@@ -27,7 +27,7 @@ from opencode_openenv.serving import OpenEnvServer
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
 
-TOOL = "run_rollout"
+_TOOL = "run_rollout"
 _DESCRIPTION = """\
 Run one rollout of the OpenCode coding agent in a sandbox of its own: setup commands, the agent with the instruction,
 then verify commands. Returns a RolloutResult as JSON text. Failures of the rollout are in its field `error`, with a
@@ -67,7 +67,7 @@ class RunRollout(Tool):
     @classmethod
     def of(cls, service: RolloutService, environment: "OpenCodeEnvironment") -> "RunRollout":
         tool = cls(
-            name=TOOL, description=_DESCRIPTION, parameters=RolloutSpec.model_json_schema(), output_schema=_ANSWER
+            name=_TOOL, description=_DESCRIPTION, parameters=RolloutSpec.model_json_schema(), output_schema=_ANSWER
         )
         tool._service, tool._environment = service, environment
         return tool
@@ -100,7 +100,7 @@ class OpenCodeEnvironment(MCPEnvironment):
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Observation:
         self._state = OpenCodeState(episode_id=episode_id or str(uuid4()))
-        return Observation(done=False, reward=None, metadata={"status": "ready", "tool": TOOL})
+        return Observation(done=False, reward=None, metadata={"status": "ready", "tool": _TOOL})
 
     # OpenEnv finds the time limit of a call only where both of these are overridden.
     def step(self, action: Action, timeout_s: float | None = None, **options: Any) -> Observation:
@@ -115,7 +115,9 @@ class OpenCodeEnvironment(MCPEnvironment):
 
     def _step_impl(self, action: Action, timeout_s: float | None = None, **options: Any) -> Observation:
         return Observation(
-            done=False, reward=None, metadata={"error": f"unknown action {type(action).__name__}: call the tool {TOOL}"}
+            done=False,
+            reward=None,
+            metadata={"error": f"unknown action {type(action).__name__}: call the tool {_TOOL}"},
         )
 
 

@@ -18,7 +18,7 @@ from opencode_env.cli_agent.interception.answer_steps import LOGPROBS_RECORD
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
-from opencode_rubrics.verify_commands import INFO_KEY, UNREADY_KEY
+from opencode_rubrics.verify_commands import REWARD_FILE_KEY, UNREADY_KEY
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.episode import Episode
@@ -32,7 +32,7 @@ from opencode_openenv.spec import RolloutSpec
 from opencode_openenv.task import FILES_RECORD, SETUP_RECORD, RolloutTask
 
 _TAIL_CHARS = 2000
-MAX_TOKENS = 4_000_000
+MAX_TRACE_TOKENS = 4_000_000
 """Tokens of all turns, their prompts included: more would be an answer that OpenEnv's clients do not take (100 MB)."""
 
 
@@ -147,8 +147,8 @@ def training_trace(traces: Mapping[Role, AnyTrace]) -> TrainingTrace:
     tokens = 0
     for turn in (turn for role, trace in traces.items() for turn in _turns(role, trace)):
         tokens += len(turn.loss_mask)
-        if tokens > MAX_TOKENS:
-            raise NoTrainingTraceError(f"the turns hold more than {MAX_TOKENS:,} tokens with their prompts")
+        if tokens > MAX_TRACE_TOKENS:
+            raise NoTrainingTraceError(f"the turns hold more than {MAX_TRACE_TOKENS:,} tokens with their prompts")
         turns.append(turn)
     if not turns:
         raise NoTrainingTraceError("the model gave no answer")
@@ -242,7 +242,7 @@ def _add_trace(result: RolloutResult, trace: AnyTrace) -> None:
     result.verify_results = [_command(entry) for entry in trace.info.get("verify", ())]
     result.files, result.files_extra = files.get("texts", {}), files.get("others", [])
     result.agent_log_tail = str(record.get("log_tail") or "")[-_TAIL_CHARS:]
-    result.reward_note = str(trace.info.get(INFO_KEY) or trace.info.get(UNREADY_KEY) or "")
+    result.reward_note = str(trace.info.get(REWARD_FILE_KEY) or trace.info.get(UNREADY_KEY) or "")
     if trace.ok and any(reward is not None for reward in trace.rewards.values()) and math.isfinite(trace.reward):
         result.reward = float(trace.reward)
 

@@ -33,8 +33,8 @@ from rollout_sandbox.toolbox.scoring_home import VERIFIER_DIRECTORY, ScoringHome
 
 from opencode_openenv.spec import RolloutSpec
 
-HOME = "/home/user"
-WORKDIR = f"{HOME}/workdir"
+_HOME = "/home/user"
+WORKDIR = f"{_HOME}/workdir"
 
 
 class RunRolloutRubric(VerifyCommandsRubric):
@@ -47,17 +47,17 @@ class RunRolloutRubric(VerifyCommandsRubric):
 
     def directory(self, trace: AnyTrace) -> str:
         """The home of setup and verify commands, above the agent's work directory."""
-        return HOME
+        return _HOME
 
     async def run(
         self, plan: VerifyPlan, trace: AnyTrace, runtime: vf.Runtime, home: ScoringHome, workdir: str
     ) -> list[CommandResult]:
         """Results of all commands, with the reward file's documented place made first."""
         if not home.problem:
-            argv = program_argv("reward_place.sh", HOME, VERIFIER_DIRECTORY, owner="opencode_openenv")
+            argv = program_argv("reward_place.sh", _HOME, VERIFIER_DIRECTORY, owner="opencode_openenv")
             made = await run_for(runtime, [home.shell, *argv[1:]], 60.0, "the reward file's place cannot be made")
             if made.exit_code != 0:
-                home.problem = f"{HOME}/logs/verifier cannot be made: {made.stderr.strip()[-300:]}"
+                home.problem = f"{_HOME}/logs/verifier cannot be made: {made.stderr.strip()[-300:]}"
         return await super().run(plan, trace, runtime, home, workdir)
 
     async def reward(
@@ -156,7 +156,7 @@ class RolloutTask(OpenCodeTask):
         records = trace.info[SETUP_RECORD] = []
         timeout = self.data.setup_timeout or self.config.setup_timeout
         for command in self.data.setup:
-            result = await run_command(runtime, command, workdir=HOME, timeout=timeout, environment={"HOME": HOME})
+            result = await run_command(runtime, command, workdir=_HOME, timeout=timeout, environment={"_HOME": _HOME})
             records.append(result.record())
             if not result.ok:
                 await require_alive(runtime, f"running setup command {command!r}")

@@ -114,7 +114,7 @@ def _read_snapshot(path: Path) -> list[ListedTool]:
         raise ValueError(f"{path} is not a snapshot: {place or 'it'}: {problem['msg']}") from error
 
 
-ABSENT = "(none)"
+_ABSENT = "(none)"
 _SILENT = ("title", "$schema", "$defs", "definitions", "examples")
 _NAMED = ("properties", "patternProperties", "dependentSchemas")
 """Their keys are names and no words of the schema."""
@@ -152,7 +152,7 @@ def signature_of(tool: ListedTool, *, descriptions: bool = False) -> Signature:
         parameters[name] = Parameter(
             schema=plain,
             required=name in required,
-            default=ABSENT if entry.get("default") is None else entry["default"],
+            default=_ABSENT if entry.get("default") is None else entry["default"],
             description=_words(entry.get("description", "")),
         )
     return Signature(_words(tool.description), parameters)
@@ -195,7 +195,7 @@ def _schemas(path: str, ours: Any, theirs: Any) -> Iterator[str]:
         return
     for key in sorted(ours.keys() | theirs.keys()):
         inside = path if key == "properties" else f"{path}.{key}"
-        yield from _schemas(inside, ours.get(key, ABSENT), theirs.get(key, ABSENT))
+        yield from _schemas(inside, ours.get(key, _ABSENT), theirs.get(key, _ABSENT))
 
 
 def _shown(value: Any) -> str:

@@ -18,14 +18,14 @@ from typing import Any, Literal
 
 import httpx
 
-KEY_VARIABLE = "SEARCH_API_KEY"
+_KEY_VARIABLE = "SEARCH_API_KEY"
 MAX_QUERY_CHARS = 400
 MAX_RESULTS = 10
 MAX_SNIPPET_CHARS = 600
 MAX_RESPONSE_BYTES = 2 << 20
 CONTROL = "weather"
 """Our own query."""
-SECONDS = 15.0
+ANSWER_SECONDS = 15.0
 """For one request, and for one page."""
 PER_MINUTE = 60
 """The most searches of one rollout; a further one is told to wait."""
@@ -123,8 +123,8 @@ class SearchEndpoint:
 
     async def _asked(self, query: str, count: int, end: float) -> tuple[str, str]:
         """Why there are no results, or an empty text; and the results."""
-        options, key = self._options, os.environ.get(KEY_VARIABLE, "")
-        seconds = min(SECONDS, max(end - time.monotonic(), _LEAST))
+        options, key = self._options, os.environ.get(_KEY_VARIABLE, "")
+        seconds = min(ANSWER_SECONDS, max(end - time.monotonic(), _LEAST))
         asked = {options.query_field: query[:MAX_QUERY_CHARS], options.count_field: count}
         parameters: Mapping[str, Any] = {"json": asked} if options.method == "POST" else {"params": asked}
         headers = CODINGS | ({options.key_header: f"{options.key_prefix}{key}"} if key else {})

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from opencode_search.endpoint import CODINGS, SECONDS, read_body
+from opencode_search.endpoint import ANSWER_SECONDS, CODINGS, read_body
 
 MAX_PAGE_BYTES = 2 << 20
 MAX_URL_CHARS = 2000
@@ -46,7 +46,7 @@ async def open_page(url: str, start: int, *, private: bool = False) -> str:
     not to be had, or not to be read.
     """
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(ANSWER_SECONDS):
             kind, body = await _fetched(url, private)
     except ValueError as error:
         raise UnreadablePage(f"the page cannot be read: {error}") from error
@@ -62,7 +62,7 @@ async def open_page(url: str, start: int, *, private: bool = False) -> str:
 
 
 async def _fetched(url: str, private: bool) -> tuple[str, bytes]:
-    async with httpx.AsyncClient(timeout=SECONDS, trust_env=False, follow_redirects=False) as client:
+    async with httpx.AsyncClient(timeout=ANSWER_SECONDS, trust_env=False, follow_redirects=False) as client:
         for _ in range(_REDIRECTS + 1):
             target, headers, extensions = await _checked(url, private)
             async with client.stream("GET", target, headers=headers, extensions=extensions) as response:

@@ -39,14 +39,14 @@ class OpenCodeSweTaskset(OpenCodeTaskset, vf.Taskset[OpenCodeTask, OpenCodeSweTa
             yield OpenCodeTask(mapper.task_data(swe_row(row)), self.config.task)
 
 
-DISABLED_TOOLS = (
+_DISABLED_TOOLS = (
     *("apply_patch", "batch", "codesearch", "glob", "grep", "list", "lsp", "plan_enter", "plan_exit", "question"),
     *("read", "skill", "task", "todoread", "todowrite", "webfetch", "websearch"),
 )
 """`bash`, `edit` and `write` are left: OpenCode has one switch for the last two, and for `multiedit`."""
 
 
-@preset(agent=preset_seat(max_turns=200, seconds=5400, disabled_tools=DISABLED_TOOLS))
+@preset(agent=preset_seat(max_turns=200, seconds=5400, disabled_tools=_DISABLED_TOOLS))
 class OpenCodeSweEnvConfig(OpenCodeEnvConfig):
     """OpenCode on software engineering, with 200 turns, an hour and a half, and the tools `bash`, `edit`, `write`."""
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 DEADLINE_SIGNAL = signal.SIGPROF
 BROKE_DOWN = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL})
 """Exit codes of a process that broke down over its answer; one that was killed (-9) was the machine's doing."""
-MEMORY_BYTES = 3 << 30
+_MEMORY_BYTES = 3 << 30
 """Address space of a process that compares: beyond it Python raises `MemoryError`."""
 
 
@@ -31,7 +31,7 @@ def cpu_deadline(seconds: float) -> Iterator[None]:
 def limit_memory() -> None:
     """Bound this process's address space, and let it leave no core dump."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    wanted = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
+    wanted = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(_MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

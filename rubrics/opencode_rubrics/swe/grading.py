@@ -46,7 +46,7 @@ MAX_SHOWN_PATCH = 256 << 10
 
 _SECONDS = 300.0
 _PATCH_BYTES = 64 << 20
-MAX_LOG = 16 << 20
+_MAX_LOG = 16 << 20
 """Bytes of a log; a suite that prints more is ended."""
 MAX_RECORD = 16 << 20
 _SHOWN = 4000
@@ -326,10 +326,10 @@ async def run_suite(
             "SUITE_RECORD_KEY": secret,
         }
     await upload_bundle(runtime, bundle, place, failure="the suite could not be sent", error=ScoringError)
-    run = f"sh {place}/run.sh {place} {MAX_LOG}"
+    run = f"sh {place}/run.sh {place} {_MAX_LOG}"
     ended = await run_command(runtime, run, workdir=workdir, timeout=problem.timeout, environment=environment)
     with scoring_of(runtime).agents_time():
-        log, left = await _left(runtime, f"{place}/log", MAX_LOG), await _left(runtime, f"{place}/record", MAX_RECORD)
+        log, left = await _left(runtime, f"{place}/log", _MAX_LOG), await _left(runtime, f"{place}/record", MAX_RECORD)
         made = await _read(ended, log, left if record else None, secret, problem, whole)
     if ended.timed_out:
         made.problem = f"the suite did not end within {problem.timeout:g} s"
@@ -347,8 +347,8 @@ async def _read(
         made.problem = f"there is no log ({log})"
         return made
     made.log = (log if whole else log[-4 * _SHOWN :]).decode(errors="replace").replace(secret, "…")
-    if len(log) >= MAX_LOG:
-        made.problem = f"the suite printed more than {MAX_LOG >> 20} MiB"
+    if len(log) >= _MAX_LOG:
+        made.problem = f"the suite printed more than {_MAX_LOG >> 20} MiB"
         return made
     foreign = foreign_of(problem.parser, problem.options) if problem.parser not in PARSERS else {}
     asked = {"secret": secret, "exit_code": ended.exit_code, "suite": problem.suite, "foreign": foreign, "whole": whole}

@@ -20,7 +20,7 @@ from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import RowPaths
 from opencode_rubrics.swe.verdict import Suite
 
-DEFAULT_SECONDS = 1800.0
+_DEFAULT_SECONDS = 1800.0
 _PLACING_SECONDS = 600.0
 _DIGEST = "sha256:"
 """What an archive begins with that stands on a trace by its digest alone."""
@@ -68,7 +68,7 @@ class SweProblem(BaseModel):
     """Where the command expects the agent's change as a patch, and applies it itself."""
     gold_patch: str = ""
     """The right change."""
-    timeout: float = Field(DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
+    timeout: float = Field(_DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
     """Seconds of the suite."""
     options: dict[str, JsonValue] = {}
     """What the parser wants to know beyond its name."""

@@ -25,7 +25,7 @@ from opencode_rubrics.swe.tree import (
     unpacked,
 )
 
-SECONDS = 300.0
+_SECONDS = 300.0
 
 
 async def _fail(runtime: vf.Runtime, message: str, cause: Exception | None = None) -> NoReturn:
@@ -35,7 +35,7 @@ async def _fail(runtime: vf.Runtime, message: str, cause: Exception | None = Non
 
 async def listing(runtime: vf.Runtime, directory: str) -> bytes:
     """What `list_tree.sh` says of a directory; a `TreeError` if it says nothing."""
-    listed = await run_for(runtime, argv_of("list_tree", directory), SECONDS, f"{directory} cannot be listed")
+    listed = await run_for(runtime, argv_of("list_tree", directory), _SECONDS, f"{directory} cannot be listed")
     if listed.exit_code:
         why = {90: "it is not a directory", 91: "the image lacks find, xargs, sha256sum, sed, gzip or base64"}
         said = why.get(listed.exit_code, listed.stderr.strip()[-300:])
@@ -53,7 +53,7 @@ async def archive(runtime: vf.Runtime, directory: str, names: bytes) -> bytes:
     except vf.SandboxError as error:
         await _fail(runtime, f"what was changed cannot be taken out: {error}", error)
     argv = argv_of("take_files", directory, f"{place}.list", f"{place}.tgz", str(MAX_CHANGE + (MAX_PATHS << 11)))
-    packed = await run_for(runtime, argv, SECONDS, "files cannot be taken out")
+    packed = await run_for(runtime, argv, _SECONDS, "files cannot be taken out")
     found = await read_bounded(runtime, f"{place}.tgz", MAX_CHANGE)
     if packed.exit_code or isinstance(found, FileState):
         why = found.name.lower() if isinstance(found, FileState) else packed.stderr.strip()[-300:]
@@ -76,7 +76,7 @@ async def put(box: vf.Runtime, directory: str, removed: bytes, folders: tuple[by
     place = f"/tmp/.{uuid.uuid4().hex}"
     for name, content in {"removed": removed, "writable": folders[0], "folders": folders[1], "tgz": packed}.items():
         await box.write(f"{place}.{name}", content)
-    done = await run_for(box, argv_of("put_files", directory, place), SECONDS, "the change cannot be put there")
+    done = await run_for(box, argv_of("put_files", directory, place), _SECONDS, "the change cannot be put there")
     if done.exit_code:
         await _fail(box, f"it cannot be put there ({done.exit_code}): {(done.stderr or done.stdout).strip()[-300:]}")
 
@@ -86,7 +86,7 @@ async def ignored_paths(box: vf.Runtime, directory: str, names: bytes) -> bytes:
     none."""
     place = f"/tmp/.{uuid.uuid4().hex}.list"
     await box.write(place, names)
-    found = await run_for(box, argv_of("ignored_paths", directory, place), SECONDS, "ignored files cannot be told")
+    found = await run_for(box, argv_of("ignored_paths", directory, place), _SECONDS, "ignored files cannot be told")
     return found.stdout.encode(errors="surrogateescape")
 
 

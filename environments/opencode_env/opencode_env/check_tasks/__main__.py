@@ -174,7 +174,7 @@ def _write_environment(folder: Path, task: OpenCodeTask, problem: SweProblem, wo
         _write(folder, "environment/Dockerfile", recipe)
 
 
-PROG = "opencode-check-tasks"
+_PROG = "opencode-check-tasks"
 _EPILOG = (
     "Every other option is one of vf-eval's (--env.taskset.answer-key, --env.agent.runtime.type podman, @ file.toml). "
     "Exit code 0: nothing was found; 1: there are findings; 2: the check could not be done, or not of all tasks."
@@ -183,8 +183,8 @@ _EPILOG = (
 
 def build_parser() -> argparse.ArgumentParser:
     """The command's own options."""
-    usage = f"{PROG} [DATASET] [options] [options of vf-eval]"
-    parser = argparse.ArgumentParser(PROG, usage=usage, description=__doc__, epilog=_EPILOG, allow_abbrev=False)
+    usage = f"{_PROG} [DATASET] [options] [options of vf-eval]"
+    parser = argparse.ArgumentParser(_PROG, usage=usage, description=__doc__, epilog=_EPILOG, allow_abbrev=False)
     parser.add_argument("--taskset", default="opencode-env", metavar="ID", help="the taskset (default %(default)s)")
     parser.add_argument(
         "--gold", metavar="COLUMN", help="column of the right solution (default: gold, solution, patch)"
@@ -225,10 +225,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         reports = asyncio.run(_checked(options, config.env))
     except DatasetError as error:
-        say(f"{PROG}: {error}", sys.stderr)
+        say(f"{_PROG}: {error}", sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"{PROG}: interrupted; --results goes on from here", file=sys.stderr)  # noqa: T201
+        print(f"{_PROG}: interrupted; --results goes on from here", file=sys.stderr)  # noqa: T201
         return 130
     document = {"tasks": len(reports), "reports": [report.model_dump(mode="json") for report in reports]}
     say(json.dumps(document, indent=2) if options.json else table(reports))

@@ -129,7 +129,7 @@ def found_in(texts: Mapping[str, str], secrets: Iterable[Secret], answer: str | 
     return found
 
 
-MAX_UNPACKED_BYTES = 4 * 1024 * 1024
+MAX_SEARCHED_BYTES = 4 * 1024 * 1024
 """Of what one file holds, unpacked."""
 _SPOKEN = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}\s*")
@@ -173,7 +173,7 @@ def _unpacked(content: bytes) -> Iterator[bytes]:
     for magic, make in _STREAMS:
         if content.startswith(magic):
             try:
-                data = make().decompress(content, MAX_UNPACKED_BYTES)
+                data = make().decompress(content, MAX_SEARCHED_BYTES)
             except (zlib.error, OSError, lzma.LZMAError, EOFError):
                 continue
             yield data
@@ -191,7 +191,7 @@ def _unpacked(content: bytes) -> Iterator[bytes]:
 
 
 def _members(content: bytes) -> Iterator[bytes]:
-    left = MAX_UNPACKED_BYTES
+    left = MAX_SEARCHED_BYTES
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for one in archive.infolist():
             with archive.open(one) as file:
@@ -203,7 +203,7 @@ def _members(content: bytes) -> Iterator[bytes]:
 
 
 MAX_FILE_BYTES = 512 * 1024
-MAX_BYTES = 128 * 1024 * 1024
+_MAX_BYTES = 128 * 1024 * 1024
 """Of all files, and of the objects of one repository."""
 
 _SECONDS = 300.0
@@ -270,11 +270,11 @@ async def _made(runtime: vf.Runtime, argv: list[str], path: str, lacking: str, f
     if not said.isdigit():
         found.unread.append(lacking if result.exit_code == 90 else f"{what}: {result.stderr[-200:]}")
         return b""
-    if int(said) > MAX_BYTES:
+    if int(said) > _MAX_BYTES:
         found.unread.append(f"{what}: {int(said) >> 20} MiB are too much")
         return b""
     try:
-        return await runtime.read(path, MAX_BYTES)
+        return await runtime.read(path, _MAX_BYTES)
     finally:
         await runtime.run(["rm", "-f", path], {})
 

@@ -27,7 +27,7 @@ from inspect import isawaitable
 from itertools import takewhile
 from typing import Any
 
-from opencode_rubrics.rubric import UNREADABLE, pay_nothing
+from opencode_rubrics.rubric import UNREADABLE_METRIC, pay_nothing
 from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.prime.errors import SandboxEndedError
@@ -565,7 +565,7 @@ def outlived_its_end(trace: AnyTrace) -> bool:
 def zero_spoilt(trace: AnyTrace) -> None:
     """Reward nothing where the agent's processes outran their end, or the time of scoring, or any scorer could not read
     what the agent made, whatever others have found."""
-    if trace.metrics.get(UNREADABLE):
+    if trace.metrics.get(UNREADABLE_METRIC):
         pay_nothing(trace)
     if outlived_its_end(trace) or "scoring_overrun" in agent_record(trace):
         for name, reward in trace.rewards.items():

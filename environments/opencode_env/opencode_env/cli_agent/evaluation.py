@@ -52,7 +52,7 @@ Probe = Literal["models", "call", "none"]
 
 PAGE = 'page "Troubleshooting" of the documents of opencode-envs'
 """Where a message sends to, for whoever has the packages alone too."""
-PATIENCE, SILENT = 10.0, 2.0
+_PATIENCE, SILENT = 10.0, 2.0
 """Seconds that a refused connection is tried again for, as an endpoint may be starting, and of them without a word."""
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
@@ -270,7 +270,7 @@ async def _probe(config: EvalClientConfig, model: str, how: Probe) -> None:
         where = f"the endpoint {shown}"
         cause = _causes(error)
         if _is_refused(error):
-            told = f"{where} refuses connections, {PATIENCE:g} s long: {error}. Is the server up, and the port right?"
+            told = f"{where} refuses connections, {_PATIENCE:g} s long: {error}. Is the server up, and the port right?"
             raise UnusableEndpointError(told) from error
         if "gaierror" in cause:
             raise UnusableEndpointError(f"{where} cannot be reached, its name is unknown: {error}") from error
@@ -304,12 +304,12 @@ async def _patiently(config: BaseClientConfig) -> httpx.Response:
             return await ask_models(config)
         except httpx.ConnectError as error:
             waited = time.monotonic() - began
-            if not _is_refused(error) or waited >= PATIENCE:
+            if not _is_refused(error) or waited >= _PATIENCE:
                 raise
         if waited >= SILENT and not told:
             told = True
             where = without_credentials(config.base_url)
-            say(f"the endpoint {where} refuses connections; it is asked again for {PATIENCE:g} s", sys.stderr)
+            say(f"the endpoint {where} refuses connections; it is asked again for {_PATIENCE:g} s", sys.stderr)
         await asyncio.sleep(0.5)
 
 

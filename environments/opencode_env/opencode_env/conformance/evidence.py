@@ -210,7 +210,7 @@ class RowPolicy:
         return reply.model_copy(update={"faults": move.faults, "usage": move.usage})
 
 
-KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"
+_KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"
 _RUN_SECONDS = 540.0
 
 
@@ -319,9 +319,9 @@ class _Stage:
         path = self.home.root / "rows.jsonl"
         path.write_text("".join(json.dumps(row.data(self.subject.seconds)) + "\n" for row in rows))
         taskset = ["--env.taskset.id", "conformance-tasks", "--env.taskset.rows", str(path)]
-        options = [*self.subject.vf_arguments, *taskset, "--client.api-key-var", KEY_VARIABLE, "-c", "8"]
+        options = [*self.subject.vf_arguments, *taskset, "--client.api-key-var", _KEY_VARIABLE, "-c", "8"]
         variables = {
-            KEY_VARIABLE: self.key,
+            _KEY_VARIABLE: self.key,
             JOURNAL_VARIABLE: str(self._journal),
             # Programs of agents are installed once per machine, not once per home.
             "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR") or str(Path.home() / ".cache" / "uv"),

@@ -6,7 +6,7 @@ from opencode_env.conformance.evidence import INTERRUPTED_ROWS, Evaluations, Rec
 from opencode_env.conformance.plugin import PlayedRow, Rows
 
 HOOKS = ["first", "rubric", "last"]
-INTERRUPTED = [row.name for row in INTERRUPTED_ROWS]
+_INTERRUPTED = [row.name for row in INTERRUPTED_ROWS]
 
 
 def assert_hooks(evidence: RecordedEvaluation, name: str, *, alive: bool = True) -> None:
@@ -44,7 +44,7 @@ def test_a_cleanup_hook_that_raises_changes_no_verdict_and_stops_no_other(main: 
     assert "RuntimeError: this hook raises" in main.finished.log
 
 
-@pytest.mark.parametrize("name", INTERRUPTED)
+@pytest.mark.parametrize("name", _INTERRUPTED)
 def test_cleanup_hooks_of_an_interrupted_rollout_run_in_its_live_sandbox(
     interrupted: RecordedEvaluation, name: str
 ) -> None:
@@ -59,6 +59,6 @@ def test_an_interrupted_run_leaves_no_process_no_file_and_no_port(interrupted: R
 
 
 def test_an_interrupted_rollout_is_never_scored(interrupted: RecordedEvaluation) -> None:
-    for name in INTERRUPTED:
+    for name in _INTERRUPTED:
         rollout = PlayedRow(interrupted, name)
         assert rollout.reward is None, rollout.broken("A rollout that was interrupted has a reward.")

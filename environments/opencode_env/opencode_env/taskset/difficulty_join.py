@@ -50,12 +50,12 @@ LARGEST_K = 64
 """pass@k columns are written for powers of two up to this."""
 OPTIONS = (*CONFIGURABLE, "dataset_split", "dataset_subset")
 """The taskset's options that decide what a row's key is, and which rows of a folder are meant."""
-OURS = "opencode_"
+OWN_PREFIX = "opencode_"
 """How the names of our tasksets begin."""
-MAX_NAMED = 5
+_MAX_NAMED = 5
 """Unmatched rows and tasks that are named."""
 AS_TEXT, AS_LIST, AS_IT_IS = "written as text", "written as lists", "written as it is"
-NUMBERS = {"numbers", "whole numbers", "decimal numbers"}
+_NUMBERS = {"numbers", "whole numbers", "decimal numbers"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class UnmatchedItems(BaseModel):
     def add(self, name: str) -> None:
         """Count one more, and remember its name if there is room."""
         self.count += 1
-        if len(self.first) < MAX_NAMED:
+        if len(self.first) < _MAX_NAMED:
             self.first.append(name)
 
     def warning(self, what: str) -> list[str]:
@@ -199,7 +199,7 @@ def column_options(files: list[TraceFile], given: dict[str, str]) -> OpenCodeTas
 
 def _saved(settings: RunSettings) -> dict[str, str] | None:
     name = str(settings.taskset.get("id", "")).rsplit("/", 1)[-1].split("@", 1)[0].replace("-", "_")
-    if not name.startswith(OURS):
+    if not name.startswith(OWN_PREFIX):
         return None
     return {name: value for name in OPTIONS if isinstance(value := settings.taskset.get(name), str)}
 
@@ -305,7 +305,7 @@ def _kind(value: object, exact: bool) -> str:
 def _form(kinds: set[str]) -> str:
     if "text" in kinds and len(kinds) > 1 and kinds <= {"text", "messages", "lists"}:
         return AS_LIST
-    return AS_TEXT if len(kinds) > 1 and kinds <= {"text", *NUMBERS} else AS_IT_IS
+    return AS_TEXT if len(kinds) > 1 and kinds <= {"text", *_NUMBERS} else AS_IT_IS
 
 
 def _unmixed(value: object, form: str, kinds: set[str]) -> object:

@@ -18,7 +18,7 @@ from opencode_runs.command import (
     whole,
 )
 
-DESCRIPTION = """\
+_DESCRIPTION = """\
 Measure how hard each task is for a model, keep the answer with the dataset, and train on the band that teaches.
 
   rate       group the episodes of eval runs by task: reward, pass rate, pass@k, turns, length, errors apart
@@ -27,7 +27,7 @@ Measure how hard each task is for a model, keep the answer with the dataset, and
   split      one file per band: hard, medium, easy, unrated
   recommend  the band whose groups of G are likely to have mixed outcomes
 """
-EPILOG = """\
+_EPILOG = """\
 exit codes: 0 answered; 1 readable but nothing usable in it; 2 wrong usage or input. With 1 and 2 no file is written.
 
 the loop:
@@ -86,7 +86,7 @@ examples:
 
 def build_parser() -> Parser:
     """The parser; `command` of its result names the subcommand."""
-    parser = Parser(prog="opencode-difficulty", description=DESCRIPTION, epilog=EPILOG)
+    parser = Parser(prog="opencode-difficulty", description=_DESCRIPTION, epilog=_EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for name, (summary, epilog, add_options, _) in _COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary, epilog=epilog)

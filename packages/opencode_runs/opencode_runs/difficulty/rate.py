@@ -349,7 +349,7 @@ class Figures(BaseModel):
 
 COUNTS = {name: field.annotation is int for name, field in Figures.model_fields.items()}
 """All figures by name: whether they are counts."""
-SHOWN = {
+_SHOWN = {
     "attempts": ("n", 0),
     "avg_reward": ("reward", 2),
     "pass_rate": ("pass", 2),
@@ -465,13 +465,13 @@ def rate_text(answer: RateFigures, limit: int | None) -> str:
 
 
 def _header(ks: Sequence[int]) -> list[str]:
-    headers = {name: [header] for name, (header, _) in SHOWN.items()}
+    headers = {name: [header] for name, (header, _) in _SHOWN.items()}
     headers["pass_rate"] += [f"pass@{k}" for k in ks]
     return [header for found in headers.values() for header in found]
 
 
 def _cells(row: TaskFigures | SourceFigures, ks: Sequence[int]) -> list[str]:
-    cells = {name: [number(getattr(row, name), f",.{digits}f")] for name, (_, digits) in SHOWN.items()}
+    cells = {name: [number(getattr(row, name), f",.{digits}f")] for name, (_, digits) in _SHOWN.items()}
     cells["avg_reward"] = [_reward(row)]
     for k in ks:
         found = row.pass_at.get(k)

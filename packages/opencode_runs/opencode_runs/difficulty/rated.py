@@ -24,7 +24,7 @@ from opencode_runs.progress import Progress
 REWARD_COLUMN = "avg_reward"
 METADATA_KEY = b"opencode_difficulty"
 BATCH_ROWS = 8192
-NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_null)
+_NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_null)
 """What a difficulty column may hold; a column of nulls is one in which nothing was rated."""
 
 
@@ -72,7 +72,7 @@ class RatedFile(ParquetInput):
             hint = f"rated columns: {', '.join(rated)}" if rated else f"columns: {', '.join(names)}"
             raise BadInputError(f'"{path}" has no column "{column}" ({hint}): name one with --column')
         kind = self.schema.field(column).type
-        if not any(test(kind) for test in NUMBERS):
+        if not any(test(kind) for test in _NUMBERS):
             raise BadInputError(f'column "{column}" of "{path}" holds {kind}, not numbers')
         self.column = column
         self.prefix = column.removesuffix(REWARD_COLUMN) if column.endswith(REWARD_COLUMN) else ""
@@ -269,7 +269,7 @@ def _describe(row: RatedRow) -> str:
 
 
 MAX_LINES = 40
-CREDIBLE = 0.9
+_CREDIBLE = 0.9
 """Of the interval of P(mixed)."""
 
 
@@ -379,7 +379,7 @@ def recommend_text(figures: RecommendFigures) -> str:
          f"{o.low:.2f} to {o.high:.2f}", yes[o.useful] if o.told else "?", yes[o.in_band]]
         for o in figures.outcomes[:MAX_LINES]
     ]  # fmt: skip
-    header = ["passed", "reward", "tasks", "P(mixed)", f"{CREDIBLE:.0%} interval", "teaches", "in band"]
+    header = ["passed", "reward", "tasks", "P(mixed)", f"{_CREDIBLE:.0%} interval", "teaches", "in band"]
     body = table(header, rows)
     if len(figures.outcomes) > MAX_LINES:
         body += f"\n… {len(figures.outcomes) - MAX_LINES:,} more outcomes (all with --json)"
@@ -425,6 +425,6 @@ def mixed_probability(passes: int, attempts: int, group: int) -> tuple[float, fl
 
     a, b = 0.5 + passes, 0.5 + attempts - passes
     low, high = credible_interval(
-        passes, attempts, CREDIBLE, lambda rates: np.maximum(1 - rates**group - (1 - rates) ** group, 0)
+        passes, attempts, _CREDIBLE, lambda rates: np.maximum(1 - rates**group - (1 - rates) ** group, 0)
     )
     return max(0.0, 1.0 - power(a, b) - power(b, a)), low, high

@@ -19,8 +19,8 @@ from opencode_runs.command import (
     warn,
 )
 
-PROG = "opencode-report"
-EPILOG = """\
+_PROG = "opencode-report"
+_EPILOG = """\
 A run is a directory of vf-eval, a traces.jsonl, a training run of prime-rl (each of its steps is a point in time), or a
 folder of runs, in natural order. The page is one file: it fetches nothing, and opens what you click on.
 
@@ -47,16 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["export"]:
         options = _export_parser().parse_args(given[1:])
-        return exit_code_of(f"{PROG} export", lambda: _export(options))
+        return exit_code_of(f"{_PROG} export", lambda: _export(options))
     if given[:1] == ["bundle"]:
         options = _bundle_parser().parse_args(given[1:])
-        return exit_code_of(f"{PROG} bundle", lambda: _bundle(options))
+        return exit_code_of(f"{_PROG} bundle", lambda: _bundle(options))
     options = _parser().parse_args(given)
-    return exit_code_of(PROG, lambda: _report(options))
+    return exit_code_of(_PROG, lambda: _report(options))
 
 
 def _parser() -> Parser:
-    parser = Parser(prog=PROG, description="Write one page that shows what the agents of runs did.", epilog=EPILOG)
+    parser = Parser(prog=_PROG, description="Write one page that shows what the agents of runs did.", epilog=_EPILOG)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run, a trace file, or a folder of runs")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="PAGE.html", help="default: report.html in the (first) run"
@@ -79,7 +79,7 @@ def _parser() -> Parser:
 
 def _export_parser() -> Parser:
     parser = Parser(
-        prog=f"{PROG} export", description="Write rollouts in another form; keys are masked as on the page."
+        prog=f"{_PROG} export", description="Write rollouts in another form; keys are masked as on the page."
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run, a trace file, or a folder of runs")
     form = parser.add_mutually_exclusive_group(required=True)
@@ -94,7 +94,7 @@ def _export_parser() -> Parser:
 
 def _bundle_parser() -> Parser:
     parser = Parser(
-        prog=f"{PROG} bundle",
+        prog=f"{_PROG} bundle",
         description="Write one zip file for a bug report: the page, the configuration, the end of the log, versions. "
         "What looks like a key is masked; read it before you send it.",
     )

@@ -288,7 +288,7 @@ def _without_none(value: Any) -> Any:
     return [_without_none(one) for one in value] if isinstance(value, list) else value
 
 
-MAX_LOG = 2 << 20
+_MAX_LOG = 2 << 20
 """Bytes of each log that are taken, from its end."""
 _PACKAGES = ("verifiers", "renderers", "openai", "datasets", "aiohttp", "pydantic", "prime-sandboxes")
 _PROGRAMS = ("bwrap", "podman", "docker")
@@ -317,7 +317,7 @@ def _texts(trace_file: Path) -> Iterator[tuple[str, str]]:
         yield "configuration.json", config.read_text(errors="replace")
     for log in sorted((trace_file.parent / "logs").glob("attempt_*/*.log")):
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - MAX_LOG))
+            file.seek(max(0, log.stat().st_size - _MAX_LOG))
             yield f"logs/{log.parent.name}-{log.name}", file.read().decode(errors="replace")
 
 

@@ -33,9 +33,9 @@ CONTEXT = 256
 _WORD = "".join(sorted({chr(code) for code in range(0x21, 0x7F)} - set("\"'\\\\")))
 _CUT = "\n\0\n"
 """No rule reaches beyond it."""
-MAX_DEPTH = 64
+_MAX_DEPTH = 64
 _PLAIN, _HOLDERS = frozenset((int, bool, type(None))), frozenset((dict, list, tuple))
-NUMBERS = 100
+_NUMBERS = 100
 """Of a list of numbers that are kept at least."""
 
 
@@ -69,13 +69,13 @@ class ValueShortener:
             return value if math.isfinite(value) else None
         if kind not in _HOLDERS:
             return value
-        if depth > MAX_DEPTH:
+        if depth > _MAX_DEPTH:
             return "… nested too deeply"
         if kind is dict:
             changed = self._changed(value.items(), depth)
             return value | changed if changed else value
-        if self.cap is not None and len(value) > NUMBERS and isinstance(value[0], int | float):
-            return value[: max(NUMBERS, self.cap // 4)]
+        if self.cap is not None and len(value) > _NUMBERS and isinstance(value[0], int | float):
+            return value[: max(_NUMBERS, self.cap // 4)]
         changed = self._changed(enumerate(value), depth)
         return [changed.get(number, one) for number, one in enumerate(value)] if changed else value
 
@@ -131,7 +131,7 @@ def lengths(value: Any) -> list[int]:
             kind = type(one)
             if kind is str:
                 found.append(len(one))
-            elif kind in _HOLDERS and depth <= MAX_DEPTH:
+            elif kind in _HOLDERS and depth <= _MAX_DEPTH:
                 waiting.append((one, depth + 1))
     return found
 
@@ -150,7 +150,7 @@ MOST = 4
 """A rollout gets at most this part of the room that is left, however much it needs."""
 SHARED_FROM = 2000
 """Characters from which a system prompt is kept once for all rollouts that have it."""
-MAX_TOKENS = 20_000
+_MAX_TOKENS = 20_000
 """Of a trace whose tokens are shown one by one."""
 _ELSEWHERE = {"run", "episode", "trace", "task", "group", "advantage", "errors"}
 _TRAINER = [one.name for one in fields(TraceFigures) if one.name not in _ELSEWHERE]
@@ -314,7 +314,7 @@ def _trace(trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
             samples.append({"branch": found.branch, "trains": found.trains, "trained": trained, "tokens": tokens})
     except BrokenGraphError:
         pass  # The findings say so; the messages are shown in their order.
-    room = MAX_TOKENS
+    room = _MAX_TOKENS
     nodes = []
     for node in trace.nodes:
         nodes.append(_node(node, shown=room > 0))

@@ -48,15 +48,15 @@ MISSES = 16
 """Rollouts in a row that found no room, after which no more are tried."""
 BATCH = 8
 """Rollouts that are packed together at most; the first batches are smaller."""
-BEHIND = 8
+_BEHIND = 8
 """Batches that may be under way: the room of one follows from what was written so many before it."""
 PLAIN_BYTES = 4 << 20
 """Bytes of the index up to which it is not compressed."""
 WORTHWHILE = 32e6
 """Bytes of traces from which several processes read them."""
-RESAMPLES, CREDIBLE = 2000, 0.95
+RESAMPLES, _CREDIBLE = 2000, 0.95
 """Of the interval of a comparison."""
-SLACK = 1e-9
+_SLACK = 1e-9
 """Mean rewards that differ by less are equal."""
 
 
@@ -217,7 +217,7 @@ def _batches(rollouts: list[ListedRollout]) -> list[list[ListedRollout]]:
 
 def _settled(number: int) -> int:
     """How many batches must be written before one is begun."""
-    return max(number - BEHIND, number // 2)
+    return max(number - _BEHIND, number // 2)
 
 
 def _rows(listed: list[TryRow], masker: Masker) -> bytes:
@@ -294,8 +294,8 @@ def compare(first: dict[str, TaskFigures], second: dict[str, TaskFigures]) -> di
     low, high = interval(values)
     return {
         "tasks": len(values), "mean": statistics.fmean(values), "low": low, "high": high,
-        "won": [key for key, value in differences.items() if value > SLACK],
-        "lost": [key for key, value in differences.items() if value < -SLACK],
+        "won": [key for key, value in differences.items() if value > _SLACK],
+        "lost": [key for key, value in differences.items() if value < -_SLACK],
     }  # fmt: skip
 
 
@@ -305,11 +305,11 @@ def interval(values: list[float]) -> tuple[float | None, float | None]:
         return None, None
     draw = random.Random(0)
     means = sorted(statistics.fmean(draw.choices(values, k=len(values))) for _ in range(RESAMPLES))
-    tail = (1 - CREDIBLE) / 2
+    tail = (1 - _CREDIBLE) / 2
     return means[int(tail * RESAMPLES)], means[int((1 - tail) * RESAMPLES) - 1]
 
 
-SCRIPTS = ("data.js", "text.js", "charts.js", "overview.js", "rollouts.js", "conversation.js", "rollout.js", "main.js")
+_SCRIPTS = ("data.js", "text.js", "charts.js", "overview.js", "rollouts.js", "conversation.js", "rollout.js", "main.js")
 FOOT = b"</script></body></html>\n"
 
 
@@ -320,7 +320,7 @@ def _file(name: str) -> str:
 
 @cache
 def _script() -> str:
-    return '"use strict";\n(() => {\n' + "\n".join(map(_file, SCRIPTS)) + "\n})();\n"
+    return '"use strict";\n(() => {\n' + "\n".join(map(_file, _SCRIPTS)) + "\n})();\n"
 
 
 def _digest(text: str) -> str:

@@ -21,7 +21,7 @@ from opencode_runs.progress import Progress
 from opencode_runs.traces.record import EpisodeRecord, LineError, VersionError, parse_line
 
 TRACES_FILE = "traces.jsonl"
-MAX_NAMED = 5
+_MAX_NAMED = 5
 PRIME_RL = ("*/all/", "step_*/*/all/", "step_*/", "rollouts/step_*/*/all/", "rollouts/step_*/")
 """Where the traces of a step stand in it, in the folder of its steps, and in the whole run."""
 
@@ -97,7 +97,7 @@ def _of_kind(path: Path, found: list[Path], kind: str) -> list[Path]:
             f"to rate training rollouts, name one {TRACES_FILE} itself"
         )
     if len(evaluated) > 1:
-        named = ", ".join(f"step_{_step(place)}" for place in evaluated[:MAX_NAMED])
+        named = ", ".join(f"step_{_step(place)}" for place in evaluated[:_MAX_NAMED])
         raise BadInputError(
             f'prime-rl run "{path}" evaluated {len(evaluated)} steps ({named}), each another policy: '
             f'name one, for instance "{evaluated[-1].parents[2 if _kind(evaluated[-1]) else 0]}"'

@@ -71,8 +71,8 @@ def _summary(summary: Summary) -> list[str]:
     ]
 
 
-PROG = "opencode-trainable"
-DESCRIPTION = """\
+_PROG = "opencode-trainable"
+_DESCRIPTION = """\
 Show what a trainer would get from runs, before an expensive one: for each trace its branches, prompt and trained
 tokens, logprobs, forks and why, reward and advantage; then what it must not use.
 
@@ -81,7 +81,7 @@ its seat does, neither it nor its episode failed, and the model's tokens are the
 The advantage is the reward less the mean over all traces of the group that train, those of sub seats included.
 These are prime-rl's rules.
 """
-EPILOG = """\
+_EPILOG = """\
 what --check fails for (--allow KIND accepts one):
 {flaws}
 
@@ -97,7 +97,7 @@ examples:
 
 def build_parser() -> Parser:
     named = (f"  {flaw:<15} {meaning.what}" for flaw, meaning in MEANINGS.items() if meaning.fails)
-    parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EPILOG.format(flaws="\n".join(named)))
+    parser = Parser(prog=_PROG, description=_DESCRIPTION, epilog=_EPILOG.format(flaws="\n".join(named)))
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run, a trace file, or a folder of runs")
     parser.add_argument("--check", action="store_true", help="exit with 1 if something must not train")
     parser.add_argument(
@@ -119,7 +119,7 @@ def build_parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (None: those of the process) and return the exit code."""
     options = build_parser().parse_args(arguments)
-    return exit_code_of(PROG, lambda: _run(options))
+    return exit_code_of(_PROG, lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> None:

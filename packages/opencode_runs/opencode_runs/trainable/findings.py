@@ -14,7 +14,7 @@ from opencode_runs.traces.reading import RunSettings, TraceFileReport
 from opencode_runs.traces.record import PER_SAMPLED, CallRecord, EpisodeRecord, TokenNode, TraceRecord
 from opencode_runs.trainable.samples import TrainedBranch, training_sample
 
-SHOWN = 5
+_SHOWN = 5
 """Places that are named of one kind of finding."""
 
 
@@ -175,7 +175,7 @@ def gathered(found: Iterable[tuple[Flaw, str]], allowed: frozenset[Flaw] = froze
         fails = meaning.fails and flaw not in allowed
         finding = findings.setdefault(flaw, Finding(flaw=flaw, fails=fails, what=meaning.what, do=meaning.do))
         finding.count += 1
-        if len(finding.places) < SHOWN:
+        if len(finding.places) < _SHOWN:
             finding.places.append(place)
     order = list(Flaw)
     return sorted(findings.values(), key=lambda finding: (not finding.fails, order.index(finding.flaw)))

@@ -18,15 +18,15 @@ from opencode_runs.command import (
     whole,
 )
 
-PROG = "opencode-turns"
-DESCRIPTION = """\
+_PROG = "opencode-turns"
+_DESCRIPTION = """\
 Kept turns of rollouts.
 
   list       the kept turns of a run or folder: which can be restored, and why others cannot
   choose     some of them as a dataset for --env.taskset.dataset
   tree       the value of each turn: the mean reward of what went on from it, with an interval
 """
-EPILOG = """\
+_EPILOG = """\
 exit codes: 0 answered; 1 nothing to answer with; 2 wrong usage or input.
 
 examples:
@@ -41,7 +41,7 @@ KEPT_HELP = "folder of kept turns, or output directory of the vf-eval that kept 
 
 def build_parser() -> Parser:
     """The parser; `command` of its result names the subcommand."""
-    parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EPILOG)
+    parser = Parser(prog=_PROG, description=_DESCRIPTION, epilog=_EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, summary: str) -> Parser:
@@ -88,7 +88,7 @@ def _force(parser: Parser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (None: those of the process) and return the exit code."""
     options = build_parser().parse_args(arguments)
-    return exit_code_of(f"{PROG} {options.command}", lambda: _COMMANDS[options.command](options))
+    return exit_code_of(f"{_PROG} {options.command}", lambda: _COMMANDS[options.command](options))
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-FILE_BYTES = 4096
+MIN_FILE_BYTES = 4096
 _KCMP = {"x86_64": 312, "aarch64": 272}.get(platform.machine())
 _KCMP_FILES = 2
 _BLOCK = 512
@@ -27,7 +27,7 @@ def main(directory: str, starter: int) -> int:
         for found in (*_open(pid), *_mapped(pid)):
             if found.st_dev == device and found.st_nlink == 0:
                 removed[found.st_ino] = found.st_blocks * _BLOCK
-    return size + FILE_BYTES * files + sum(removed.values())
+    return size + MIN_FILE_BYTES * files + sum(removed.values())
 
 
 def _measured(directory: str, option: str) -> int:

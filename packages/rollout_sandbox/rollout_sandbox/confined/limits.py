@@ -26,7 +26,7 @@ from verifiers.v1.errors import SandboxError
 
 from rollout_sandbox.confined.bubblewrap import user_pool
 from rollout_sandbox.confined.config import Bind, LocalSandboxConfig
-from rollout_sandbox.confined.disk_use import FILE_BYTES
+from rollout_sandbox.confined.disk_use import MIN_FILE_BYTES
 from rollout_sandbox.confined.interpreter import base_python
 from rollout_sandbox.confined.supervisor.processes import process_of
 from rollout_sandbox.confined.users import SandboxUser, UserPool
@@ -418,7 +418,7 @@ def sweep_groups(found: Hierarchies) -> None:
                     path.rmdir()
 
 
-LOOK_EVERY_S = 0.5
+_LOOK_EVERY_S = 0.5
 _MEASURE_EVERY_S = 30.0
 _PARTS = 16
 _MEASURE_TIMEOUT_S = 60.0
@@ -456,12 +456,12 @@ class DiskWatch:
 
     def _room(self) -> tuple[int, int]:
         found = os.statvfs(self._directory)
-        return found.f_bavail * found.f_frsize, found.f_favail * FILE_BYTES
+        return found.f_bavail * found.f_frsize, found.f_favail * MIN_FILE_BYTES
 
     async def run(self) -> None:
         room, measured = self._room(), time.monotonic()
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(_LOOK_EVERY_S)
             now, late = self._room(), time.monotonic() - measured > _MEASURE_EVERY_S
             shrunk = any(before - after >= self._limit // _PARTS for before, after in zip(room, now, strict=True))
             if not shrunk and not late and self._tolerated == self._limit:

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from prime_sandboxes import Sandbox, SandboxClient
 
 from rollout_sandbox.prime.errors import SDK_ERRORS, reason_of
-from rollout_sandbox.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
+from rollout_sandbox.prime.left_behind import OWN_LABEL, delete_sandboxes, list_sandboxes, platform
 
-PROG = "opencode-sandboxes"
+_PROG = "opencode-sandboxes"
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
 _PAUSES_S = (0.0, 1.0, 3.0)
 """Before looks at what is left: a deletion may take a while, and a list that others leave meanwhile may miss some."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(PROG, description="Prime sandboxes that environments of ours asked for.")
+    parser = argparse.ArgumentParser(_PROG, description="Prime sandboxes that environments of ours asked for.")
     commands = parser.add_subparsers(dest="command", required=True)
     listing = commands.add_parser("list", help="print those that live")
     cleaning = commands.add_parser("clean", help="delete those that live and carry every --label")
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (None: those of the process) and return the exit code: 0 when all was done, 1
     when something lives on that should not, 2 for a wrong use."""
     options = build_parser().parse_args(arguments)
-    if options.command == "clean" and set(options.label) <= {OURS}:
+    if options.command == "clean" and set(options.label) <= {OWN_LABEL}:
         why = "without one it would delete every run's sandboxes"
-        return _complain(f"clean wants at least one --label beside {OURS}: {why}", _WRONG_USE)
+        return _complain(f"clean wants at least one --label beside {OWN_LABEL}: {why}", _WRONG_USE)
     try:
         with platform() as client:
             return _run(client, options)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(client: SandboxClient, options: argparse.Namespace) -> int:
-    labels = [OURS, *options.label]
+    labels = [OWN_LABEL, *options.label]
     found = list_sandboxes(client, labels)
     _show(found, as_json=options.json)
     if options.command == "list" or options.dry_run or not found:
@@ -85,7 +85,7 @@ def _agreed(count: int) -> bool:
 
 
 def _complain(message: str, exit_code: int) -> int:
-    print(f"{PROG}: {message}", file=sys.stderr)  # noqa: T201
+    print(f"{_PROG}: {message}", file=sys.stderr)  # noqa: T201
     return exit_code
 
 

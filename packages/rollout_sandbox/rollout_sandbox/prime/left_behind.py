@@ -9,7 +9,7 @@ from prime_sandboxes import APIClient, Sandbox, SandboxClient
 
 from rollout_sandbox.prime.errors import reason_of
 
-OURS = "opencode-env"
+OWN_LABEL = "opencode-env"
 """The label of every sandbox that an environment of ours asked for."""
 _AT_ONCE = 100
 _ANSWER_S = 30.0

@@ -19,7 +19,7 @@ from typing import Any
 from prime_sandboxes import APIError, CreateSandboxRequest, SandboxClient
 
 from rollout_sandbox.prime.errors import SandboxAccessError, http_status, kind_of, reason_of, repeated
-from rollout_sandbox.prime.left_behind import OURS, delete_sandboxes, list_sandboxes, platform
+from rollout_sandbox.prime.left_behind import OWN_LABEL, delete_sandboxes, list_sandboxes, platform
 from rollout_sandbox.prime.queue import StartRecord, recorded
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.prime")
@@ -61,7 +61,7 @@ class Ownership:
 
     def stamped(self, request: CreateSandboxRequest) -> CreateSandboxRequest:
         """The request with our labels, our key and the lifetime; idle for longer would be refused."""
-        self.labels = list(dict.fromkeys([*request.labels, OURS, self.label]))
+        self.labels = list(dict.fromkeys([*request.labels, OWN_LABEL, self.label]))
         idle, lifetime = request.idle_timeout_minutes, self._lifetime_minutes
         if idle is not None and lifetime > 0:
             idle = min(idle, lifetime)

@@ -50,7 +50,7 @@ from rollout_sandbox.provisioning import provisioned
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.prime")
 
-MARK = "OPENCODE_ENV_COMMAND"
+COMMAND_ID_VARIABLE = "OPENCODE_ENV_COMMAND"
 OUTPUT_BYTES = 10 << 20
 """The end of each stream that is kept; verifiers keeps as much."""
 _ENDED = re.compile(rb"ended (\d{1,3}) (\d{1,8}) (\d{1,8})")
@@ -101,7 +101,7 @@ async def run_command(
     """Run a command to its end. A command whose shell somebody killed inside, or wrote more into than it says, has
     ended so, with what it started: data, as any end of a program."""
     name = uuid.uuid4().hex
-    env = {**env, MARK: name}
+    env = {**env, COMMAND_ID_VARIABLE: name}
     process = None
     try:
         try:
@@ -111,10 +111,10 @@ async def run_command(
             logger.info("prime sandbox %s: the stream of a command was lost: %s", place.sandbox_id, error)
             return await _found_again(place, name, user, error, started=process is not None)
     except KilledError as killed:
-        await run_shielded(_end(place, f"{MARK}={name}"))
+        await run_shielded(_end(place, f"{COMMAND_ID_VARIABLE}={name}"))
         return ProgramResult(killed.exit_code, "", f"{killed}\n")
     except BaseException:  # cancelled, too: nobody waits for the command any more
-        await run_shielded(_end(place, f"{MARK}={name}"))
+        await run_shielded(_end(place, f"{COMMAND_ID_VARIABLE}={name}"))
         raise
 
 

@@ -19,11 +19,11 @@ import verifiers.v1 as vf
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked
 
-MAX_INLINE_BYTES = 96 * 1024
+_MAX_INLINE_BYTES = 96 * 1024
 """Largest archive, in base64, that travels as arguments instead of a file: saves a request per archive."""
 _PIECE = 32 * 1024
 _SECONDS = 300.0
-MAX_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """The most that the files of a packed directory may hold together."""
 _IGNORED = {".DS_Store", ".git", "__pycache__"}
 
@@ -31,7 +31,7 @@ _IGNORED = {".DS_Store", ".git", "__pycache__"}
 def archive_arguments(archive: bytes) -> list[str]:
     """The archive in base64, in pieces that fit on a command line; empty when it is too large for one."""
     packed = base64.b64encode(archive).decode()
-    if len(packed) > MAX_INLINE_BYTES:
+    if len(packed) > _MAX_INLINE_BYTES:
         return []
     return [packed[start : start + _PIECE] for start in range(0, len(packed), _PIECE)]
 
@@ -70,7 +70,7 @@ async def unpack_archive(
 
 
 def pack_directory(directory: Path) -> str:
-    """The directory as base64 of a gzipped tar archive; a `ValueError` if it holds more than `MAX_BYTES`, a special
+    """The directory as base64 of a gzipped tar archive; a `ValueError` if it holds more than `_MAX_BYTES`, a special
     file, or a link that leads out of it."""
     packed, total = io.BytesIO(), 0
     with (
@@ -87,8 +87,8 @@ def pack_directory(directory: Path) -> str:
                 archive.addfile(member)
                 continue
             total += member.size
-            if total > MAX_BYTES:
-                raise ValueError(f"{directory} holds more than {MAX_BYTES >> 20} MiB, which is too much for a task")
+            if total > _MAX_BYTES:
+                raise ValueError(f"{directory} holds more than {_MAX_BYTES >> 20} MiB, which is too much for a task")
             with path.open("rb") as content:
                 archive.addfile(member, content)
     return base64.b64encode(packed.getvalue()).decode("ascii")

@@ -29,7 +29,7 @@ from rollout_sandbox.toolbox.scoring import causes, command_time, exempt, is_exe
 
 OUT_OF_TIME = 124
 """The exit code of a program that did not end in its time, as of `timeout`."""
-LIMIT_BYTES = 8 << 20
+_LIMIT_BYTES = 8 << 20
 """The most that is kept of each stream; a program that prints more is given up, with the exit code of a SIGKILL."""
 _KILLED = 137
 _CHUNK_BYTES = 1 << 16
@@ -141,7 +141,7 @@ async def _collected(command: Sequence[str]) -> vf.ProgramResult:
             heads = [group.create_task(_head(stream)) for stream in (process.stdout, process.stderr)]
         result = vf.ProgramResult(await process.wait(), heads[0].result(), heads[1].result())
     except* TooMuchOutput:
-        result = vf.ProgramResult(_KILLED, "", f"ended because it printed over {LIMIT_BYTES} bytes")
+        result = vf.ProgramResult(_KILLED, "", f"ended because it printed over {_LIMIT_BYTES} bytes")
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -166,7 +166,7 @@ async def _head(stream: asyncio.StreamReader) -> str:
     data = bytearray()
     while block := await stream.read(_CHUNK_BYTES):
         data += block
-        if len(data) > LIMIT_BYTES:
+        if len(data) > _LIMIT_BYTES:
             raise TooMuchOutput
     return data.decode(errors="replace")
 

@@ -225,7 +225,7 @@ def rollout_metrics(trace: AnyTrace) -> dict[str, float]:
     return {**tools, "history_forks": history_forks(trace)}
 
 
-MAX_LOG_BYTES = 64 * 1024 * 1024
+_MAX_LOG_BYTES = 64 * 1024 * 1024
 """Cap of the log file that `log_dir` keeps per rollout."""
 MARKER = "opencode-env: go on"
 """A message that OpenCode's plugin takes out of every request: without one OpenCode does not go on with a session."""
@@ -473,7 +473,7 @@ class OpenCodeSession(HarnessSession):
         path = directory / f"{self.trace.id}.log"
         try:
             files = (f"{self.state}/events.jsonl", f"{self.state}/stderr.log")
-            parts = [await self.runtime.read(file, MAX_LOG_BYTES) for file in files]
+            parts = [await self.runtime.read(file, _MAX_LOG_BYTES) for file in files]
             directory.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(path.write_bytes, b"".join(parts))
         except (SandboxError, OSError) as error:

@@ -132,10 +132,10 @@ def in_one_event(call: Call, events: list[bytes]) -> list[bytes]:
     return call.dialect.stream_events(call.answer.raw or {})
 
 
-MAX_DEPTH = 500
+MAX_ARGUMENT_DEPTH = 500
 """How deep lists and objects of one call's arguments may nest; Python's reader gives up below a thousand."""
 
-UNREADABLE = "\ufffd"
+REPLACEMENT_CHARACTER = "\ufffd"
 """Stands in front of arguments that nest deeper."""
 
 _OF_EVERY_OBJECT = frozenset(
@@ -179,13 +179,13 @@ def with_sound_calls(response: Response) -> Response:
 
 def sound_arguments(text: str) -> str:
     """The same text, or one that is not JSON from its first character on."""
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
+    if text.count("[") + text.count("{") <= MAX_ARGUMENT_DEPTH:
         return text
     plain = text.encode(errors="replace").replace(rb"\\", b"").replace(rb"\"", b"")
     signs = np.frombuffer(plain, np.uint8)
     signs = signs[np.cumsum(signs == ord('"'), dtype=np.uint8) & 1 == 0] | 0x20  # outside of strings; [ as {
     depth = np.cumsum((signs == ord("{")).view(np.int8) - (signs == ord("}")).view(np.int8), dtype=np.int32)
-    return UNREADABLE + text if depth.size and depth.max() > MAX_DEPTH else text
+    return REPLACEMENT_CHARACTER + text if depth.size and depth.max() > MAX_ARGUMENT_DEPTH else text
 
 
 def _sound_id(identity: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from verifiers.v1.configs.client import BaseClientConfig, resolve_api_key, resolve_headers
 
-MASK = "[key]"
+_MASK = "[key]"
 _SHORTEST = 12
 """Characters; shorter values are words such as `EMPTY`, which answers may hold."""
 
@@ -44,11 +44,11 @@ class Masking:
 
     def text(self, value: str) -> str:
         """A text without keys."""
-        return self._text.sub(MASK, value)
+        return self._text.sub(_MASK, value)
 
     def data(self, value: bytes) -> bytes:
         """Bytes without keys."""
-        return self._bytes.sub(MASK.encode(), value)
+        return self._bytes.sub(_MASK.encode(), value)
 
     def json(self, value: Any) -> Any:
         """JSON without keys; the same object when it holds none."""

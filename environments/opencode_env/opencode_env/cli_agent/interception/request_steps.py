@@ -55,10 +55,10 @@ MAX_VALUES = 100_000
 """JSON values of one request (every number, string, list and object counts one); more is answered 400. A body of the
 largest size that holds more takes up to ten seconds to parse."""
 
-MAX_DEPTH = 100
+MAX_BODY_DEPTH = 100
 """How deep lists and objects of a request may nest; deeper is answered 400. The parser's own limit is 200."""
 
-IDLE_SECONDS = 300.0
+BODY_IDLE_SECONDS = 300.0
 """After which a request is answered 408 when no further byte of its body came, and a connection that carries no request
 is closed."""
 
@@ -221,7 +221,7 @@ async def _read_body(request: web.Request, most: int) -> bytes:
             if request.content.is_eof():  # all of it is here: nothing to wait for, and no timer to set
                 chunk = request.content.read_nowait()
             else:
-                async with asyncio.timeout(IDLE_SECONDS):
+                async with asyncio.timeout(BODY_IDLE_SECONDS):
                     chunk = await request.content.readany()
         except TimeoutError:
             raise RequestRefused("the rest of the request did not come", 408) from None
@@ -244,8 +244,8 @@ async def parse_body(raw: bytes) -> tuple[bytes, dict[str, Any]]:
     raw, body = _parsed(raw)
     if not isinstance(body, dict):
         raise RequestRefused("the request must be a JSON object")
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _deeper_than(body, MAX_DEPTH):
-        raise RequestRefused(f"the request nests deeper than {MAX_DEPTH}")
+    if raw.count(b"[") + raw.count(b"{") > MAX_BODY_DEPTH and _deeper_than(body, MAX_BODY_DEPTH):
+        raise RequestRefused(f"the request nests deeper than {MAX_BODY_DEPTH}")
     for key in LISTS:
         entries = body.get(key)
         if isinstance(entries, list) and len(entries) > MAX_MESSAGES:

@@ -44,7 +44,7 @@ from opencode_env.cli_agent.interception.gateway import (
 )
 from opencode_env.cli_agent.interception.limits import MAX_TRACE, CpuBudget, TraceBytes
 from opencode_env.cli_agent.interception.masking import Masking, keys_of
-from opencode_env.cli_agent.interception.request_steps import IDLE_SECONDS
+from opencode_env.cli_agent.interception.request_steps import BODY_IDLE_SECONDS
 from opencode_env.cli_agent.interception.served_dialect import call_of, served
 from opencode_env.cli_agent.interception.tunnel import watched
 
@@ -365,11 +365,11 @@ class _IdleConnections:
 
     async def _watch(self, server: web.Server) -> None:
         while True:
-            await asyncio.sleep(min(_LOOK_SECONDS, IDLE_SECONDS / 4))
+            await asyncio.sleep(min(_LOOK_SECONDS, BODY_IDLE_SECONDS / 4))
             now = time.monotonic()
             self._idle_since = {one: self._idle_since.get(one, now) for one in server.connections}
             for connection in server.connections:
-                if now - self._idle_since[connection] > IDLE_SECONDS and connection not in self._busy:
+                if now - self._idle_since[connection] > BODY_IDLE_SECONDS and connection not in self._busy:
                     connection.force_close()
                     if connection.transport is not None:
                         connection.transport.close()
