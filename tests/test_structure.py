@@ -23,12 +23,16 @@ PACKAGES = {
 IN_THE_SANDBOX = ("mathverdict", "supervisor")
 """Packages that also run on their own inside a sandbox: their imports among themselves are relative."""
 
+ERRORS = {f"{name}.errors" for name in PACKAGES}
+"""The modules with the errors of a package, which every room of it may import."""
 READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.progress")
 SANDBOX_FLOOR = [
     f"rollout_sandbox.{name}"
     for name in ("interface", "compat", "provisioning", "programs", "file_lock", "surrogates", "at_exit", "outcomes")
 ]
 FLOORS = {
+    **{name: set[str]() for name in ERRORS},
+    "rollout_sandbox.errors": {"rollout_sandbox.outcomes"},
     "rollout_sandbox.interface": set[str](),
     "rollout_sandbox.compat": {"rollout_sandbox.interface"},
     "rollout_sandbox.toolbox": {*SANDBOX_FLOOR},
@@ -120,7 +124,7 @@ def test_there_is_no_circle_of_files() -> None:
 
 @pytest.mark.parametrize("room", FLOORS)
 def test_a_room_imports_only_the_rooms_below_it(room: str) -> None:
-    allowed = {room, *FLOORS[room]}
+    allowed = {room, *FLOORS[room]} | (ERRORS if room not in ERRORS else set())
     wrong = {
         (module, other)
         for module in sources()
@@ -225,7 +229,7 @@ def test_no_module_holds_more_than_one_idea() -> None:
 
 
 def test_every_docstring_names_what_it_raises_in_one_form() -> None:
-    entry = re.compile(r"[A-Z]\w+: (?:[a-z`\"(]|OpenCode)")
+    entry = re.compile(r"_?[A-Z]\w+: (?:[a-z`\"(]|OpenCode)")
     wrong = []
     for module, path in sources().items():
         for node in ast.walk(tree(path)):
@@ -248,6 +252,33 @@ def test_a_broad_except_that_does_not_raise_says_why() -> None:
             if broad and "#" not in "".join(lines[node.lineno - 2 : node.lineno]):
                 silent.append(f"{module}:{node.lineno}")
     assert silent == []
+
+
+ERRORS_ELSEWHERE = {
+    "CallAnswered": "says no error: how a step ends a call",
+    "AnswerTooLong": "an error of a client's library, which only tool backends need",
+    "CannotGuard": "of a program that runs on its own",
+    "CannotStart": "of a program that runs on its own",
+    "OutrunError": "of a program that runs on its own",
+    "ParserFailed": "of a program that runs on its own",
+    "TreeError": "of a program that runs on its own",
+    "UnusableAnswer": "of a program that runs on its own",
+}
+"""Public errors that do not stand in the module of their package's, and why; the list only gets shorter."""
+
+
+def test_the_errors_of_a_package_stand_in_one_module() -> None:
+    classes = [
+        (module, n) for module, path in sources().items() for n in tree(path).body if isinstance(n, ast.ClassDef)
+    ]
+    ours = {node.name for module, node in classes if module in ERRORS} | set(ERRORS_ELSEWHERE)
+
+    def is_error(base: ast.expr) -> bool:
+        name = ast.unparse(base).rpartition(".")[2]
+        return name in ours or name.endswith(("Error", "Exception"))
+
+    public = [(module, node) for module, node in classes if not node.name.startswith("_") and module not in ERRORS]
+    assert {node.name for _, node in public if any(map(is_error, node.bases))} == set(ERRORS_ELSEWHERE)
 
 
 SMALL_ON_PURPOSE = {

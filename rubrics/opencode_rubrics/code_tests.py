@@ -22,13 +22,14 @@ from typing import Any, Literal, Self
 import verifiers.v1 as vf
 from pydantic import ByteSize, Field, model_validator
 from rollout_sandbox.compat import abilities_of
+from rollout_sandbox.errors import ScoringError
 from rollout_sandbox.interface import AgentPrograms, ProgramBatch, ProgramEnd, ProgramLimits
 from rollout_sandbox.programs import program_text
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded, read_bounded_text
 from rollout_sandbox.toolbox.checked_run import run_checked
 from rollout_sandbox.toolbox.command import run_command
 from rollout_sandbox.toolbox.files import upload_bundle
-from rollout_sandbox.toolbox.scoring import ScoringError, end_agent, scoring_of
+from rollout_sandbox.toolbox.scoring import end_agent, scoring_of
 from rollout_sandbox.toolbox.scoring_home import scoring_home
 from rollout_sandbox.toolbox.workdir import in_workdir
 

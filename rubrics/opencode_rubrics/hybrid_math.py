@@ -13,13 +13,15 @@ import verifiers.v1 as vf
 from mathverdict.finals import reference_value
 from mathverdict.verdict import Source
 from pydantic import Field, JsonValue
+from rollout_sandbox.errors import ScoringError
 from rollout_sandbox.surrogates import has_lone_surrogate
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded_text
-from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, scoring_of
+from rollout_sandbox.toolbox.scoring import Scoring, scoring_of
 from rollout_sandbox.toolbox.workdir import in_workdir
 from typing_extensions import TypeVar
 
-from opencode_rubrics.judge import MAX_ANSWER_CHARS, NONE_ON_THIS, Judge, JudgeError, JudgeOptions
+from opencode_rubrics.errors import JudgeError
+from opencode_rubrics.judge import MAX_ANSWER_CHARS, NONE_ON_THIS, Judge, JudgeOptions
 from opencode_rubrics.math.worker_pool import RulesResult, WorkerPool, release_pool, shared_pool, usable_cores
 from opencode_rubrics.rubric import AnyTrace, NeutralAnswer, Rubric, note_unreadable
 

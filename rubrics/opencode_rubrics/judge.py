@@ -19,14 +19,16 @@ import verifiers.v1 as vf
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
 from pydantic import Field, model_validator
+from rollout_sandbox.errors import ScoringError
 from rollout_sandbox.surrogates import has_lone_surrogate
 from rollout_sandbox.told import without_credentials
-from rollout_sandbox.toolbox.scoring import ScoringError, exempt, is_exempt, scoring_of
+from rollout_sandbox.toolbox.scoring import exempt, is_exempt, scoring_of
 from verifiers.v1.clients.base import build_async_openai
 from verifiers.v1.configs.client import BaseClientConfig
 from verifiers.v1.types import Usage
 
 from opencode_rubrics.answer import GivenAnswer, given_answer
+from opencode_rubrics.errors import JudgeError
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, note_unreadable
 
 JUDGE_KEY = "judge"
@@ -76,12 +78,6 @@ class JudgeOptions(RubricConfig):
         if missing:
             raise ValueError(f"judge_prompt must hold {', '.join(missing)}, which are replaced in every call")
         return self
-
-
-class JudgeError(ScoringError):
-    """The judge gave no verdict, and none on the reference: unreachable, refused, cut off, or not to be understood."""
-
-    outcome = ScoringError.outcome
 
 
 class _NoVerdict(Exception):

@@ -25,13 +25,15 @@ import verifiers.v1 as vf
 from pydantic import Field
 from rollout_sandbox.compat import abilities_of, start_process, starts_processes, supports_users
 from rollout_sandbox.confined.config import Bind
+from rollout_sandbox.errors import ScoringError
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked
 from rollout_sandbox.toolbox.pieces import send_in_pieces
-from rollout_sandbox.toolbox.scoring import ScoringError, end_agent
+from rollout_sandbox.toolbox.scoring import end_agent
 from rollout_sandbox.toolbox.workdir import in_workdir
 from verifiers.v1.utils.aio import run_shielded
 
+from opencode_rubrics.errors import ScorerLost
 from opencode_rubrics.hybrid_math import MathConfig, MathRubric
 from opencode_rubrics.math.scorer_bundle import ScorerBundle, ensure_bundle
 from opencode_rubrics.math.verdict_programs.in_sandbox import READY
@@ -179,10 +181,6 @@ def _result(reply: Mapping[str, Any], seconds: float) -> RulesResult:
             why = f"math-verify crashed in the sandbox ({reply.get('reason')})"
             raise ScoringError(f"{why}: give the sandbox more memory")
     return replace(found, text=str(reply.get("text", "")), place="sandbox")
-
-
-class ScorerLost(ScoringError):
-    """The scorer started and gave no result: it was killed, or did not finish in time."""
 
 
 class _CannotStart(Exception):

@@ -32,19 +32,11 @@ import verifiers.v1 as vf
 from pydantic import TypeAdapter, ValidationError, field_serializer
 from pydantic_config import BaseConfig
 from rollout_sandbox.confined.config import Bind
+from rollout_sandbox.errors import SandboxFileError, ScoringError
 from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.checked_run import is_infrastructure
-from rollout_sandbox.toolbox.files import SandboxFileError, upload_content
-from rollout_sandbox.toolbox.scoring import (
-    ScoringError,
-    attach,
-    causes,
-    exempt,
-    not_exempt,
-    not_the_agents,
-    said,
-    scoring_of,
-)
+from rollout_sandbox.toolbox.files import upload_content
+from rollout_sandbox.toolbox.scoring import attach, causes, exempt, not_exempt, not_the_agents, said, scoring_of
 from rollout_sandbox.toolbox.workdir import in_workdir
 from typing_extensions import TypeVar
 from verifiers.v1.errors import boundary
@@ -53,6 +45,8 @@ from verifiers.v1.types import AssistantMessage, UserMessage
 from verifiers.v1.utils.aio import run_shielded
 from verifiers.v1.utils.decorators import discover_decorated, invoke, mark, seed, unseed
 from verifiers.v1.utils.generic import concrete_type
+
+from opencode_rubrics.errors import CleanupError
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.rubric")
 
@@ -427,10 +421,6 @@ def _version_of(rubric: type[Any]) -> str:
 @cache
 def _package_version(package: str) -> str:
     return next((f"{name} {metadata.version(name)}" for name in metadata.packages_distributions().get(package, ())), "")
-
-
-class CleanupError(vf.RolloutError):
-    """A cleanup hook failed; `__cause__` is what it raised."""
 
 
 def cleanup(priority: int = 0, *, timeout: float | None = 60.0) -> Callable[[HookT], HookT]:

@@ -22,19 +22,21 @@ from typing import Literal, Self
 import verifiers.v1 as vf
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from rollout_sandbox.compat import abilities_of, lift_network
+from rollout_sandbox.errors import ScoringError
 from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.archives import unpack_archive, unpack_new
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
 from rollout_sandbox.toolbox.command import CommandResult, run_command
-from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, SecondSandboxOptions, scoring_of
+from rollout_sandbox.toolbox.scoring import Scoring, SecondSandboxOptions, scoring_of
 from rollout_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
 from rollout_sandbox.toolbox.workdir import workdir_of
 from verifiers.v1.utils.artifacts import ARTIFACTS_DIR, MAX_ARTIFACT_BYTES
 
+from opencode_rubrics.errors import ReaderError
 from opencode_rubrics.reward_file import RewardFileVerdict, read_verdict
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, note_unreadable, task_field
-from opencode_rubrics.swe.reader import ReaderError, reader
+from opencode_rubrics.swe.reader import reader
 from opencode_rubrics.swe.tree import TreeError
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.task_tests")

@@ -12,10 +12,10 @@ from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from rollout_sandbox.errors import ScoringError
 from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.checked_run import require_alive
 from rollout_sandbox.toolbox.command import CommandResult, run_command
-from rollout_sandbox.toolbox.scoring import ScoringError
 from rollout_sandbox.toolbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
 from rollout_sandbox.toolbox.workdir import workdir_of
 

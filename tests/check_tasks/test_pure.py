@@ -28,7 +28,8 @@ from opencode_env.check_tasks.leaks import (
     texts_of,
     words_of,
 )
-from opencode_env.taskset.gold import Gold, GoldError, gold_of, near_misses
+from opencode_env.errors import GoldError
+from opencode_env.taskset.gold import Gold, gold_of, near_misses
 
 from tests.check_tasks.planted import CODE, FIXED, PATCH
 

@@ -14,7 +14,7 @@ from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.progress import RUNAWAY_FAILURES, led_nowhere
 from opencode_env.cli_agent.traces import AnyTrace
 from rollout_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
-from rollout_sandbox.prime.errors import SandboxEndedError
+from rollout_sandbox.errors import SandboxEndedError
 from rollout_sandbox.toolbox.scoring import scoring_of
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.graph import MessageNode

@@ -25,7 +25,6 @@ from opencode_env.cli_agent.features import Feature
 from opencode_env.cli_agent.guard import agent_metrics
 from opencode_env.cli_agent.outcomes import (
     NO_ANSWER,
-    AgentError,
     RunOutcome,
     all_outcomes,
     documented,
@@ -33,15 +32,14 @@ from opencode_env.cli_agent.outcomes import (
     retries_of_outcomes,
 )
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
+from opencode_env.errors import AgentError, BrokenBackendError, BrokenUserError
 from opencode_env.scripted_model import Reply
-from opencode_env.tool_backends.options import BrokenBackendError
-from opencode_env.user_simulation import BrokenUserError
 from opencode_rubrics import SandboxFileError, ScoringError
-from opencode_rubrics.judge import JudgeError
+from opencode_rubrics.errors import JudgeError
 from opencode_runs.traces.record import TraceRecord
 from opencode_simulation.errors import BrokenWorldError, ToolMismatchError, WorldError
+from rollout_sandbox.errors import SandboxDiskError, SandboxEndedError
 from rollout_sandbox.outcomes import Outcome
-from rollout_sandbox.prime.errors import SandboxDiskError, SandboxEndedError
 from rollout_sandbox.toolbox.scoring import attached
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import HarnessError, SandboxError

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from opencode_runs.difficulty.rate import Attempt, Failure, tries
-from opencode_runs.traces.record import LineError, VersionError, parse_line
+from opencode_runs.errors import LineError, VersionError
+from opencode_runs.traces.record import parse_line
 
 from tests.difficulty.lines import Line, episode, seat, trace
 

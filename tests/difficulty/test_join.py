@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_env.taskset import OpenCodeTaskset, OpenCodeTasksetConfig
 from opencode_env.taskset.difficulty_join import JoinFigures, JoinOptions, join, join_warnings
-from opencode_runs.command import BadInputError, NothingUsableError
 from opencode_runs.difficulty.rated import METADATA_KEY
+from opencode_runs.errors import BadInputError, NothingUsableError
 
 from tests.difficulty.lines import Line, attempts, episode, trace, write_run
 from tests.support.programs import running

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opencode_runs.command import BadInputError
 from opencode_runs.difficulty.rate import AttemptSource, Rating, figures, rate
+from opencode_runs.errors import BadInputError
 
 from tests.difficulty.lines import attempts, episode, trace, write_run
 

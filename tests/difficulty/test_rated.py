@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opencode_runs.command import BadInputError, NothingUsableError
 from opencode_runs.difficulty.rate import Band, Thresholds
 from opencode_runs.difficulty.rated import (
     RecommendFigures,
@@ -21,6 +20,7 @@ from opencode_runs.difficulty.rated import (
     show_text,
     split,
 )
+from opencode_runs.errors import BadInputError, NothingUsableError
 
 FLOATS = st.one_of(st.none(), st.just(math.nan), st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0]), st.floats(-1, 2))
 

@@ -14,7 +14,8 @@ import verifiers.v1 as vf
 from aiohttp import web
 from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.cli_agent import evaluation
-from opencode_env.cli_agent.evaluation import Evaluation, UnusableEndpointError
+from opencode_env.cli_agent.evaluation import Evaluation
+from opencode_env.errors import UnusableEndpointError
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from opencode_env.scripted_model.policy import tokens_of
 from opencode_env.scripted_model.server import RecordedRequest

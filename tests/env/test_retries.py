@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnvConfig
-from opencode_env.cli_agent.outcomes import AgentError
+from opencode_env.errors import AgentError, BrokenBackendError, BrokenUserError
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from opencode_env.tool_backends.options import BrokenBackendError
-from opencode_env.user_simulation import BrokenUserError
 from opencode_rubrics import SandboxFileError
 from opencode_simulation.errors import BrokenWorldError
 from rollout_sandbox.podman import PodmanConfig

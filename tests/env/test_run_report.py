@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent import evaluation
-from opencode_env.cli_agent.evaluation import CapConfig, CapReachedError, Evaluation
+from opencode_env.cli_agent.evaluation import CapConfig, Evaluation
 from opencode_env.conformance.user_home import VF_EVAL
+from opencode_env.errors import CapReachedError
 from opencode_env.scripted_model import MODEL_ID, Reply, ScriptedModel, ScriptPolicy, Usage
 from opencode_runs.traces.record import EpisodeRecord
 from pydantic import ValidationError

@@ -3,10 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mathverdict.errors import EmptyReference
 from mathverdict.finals import finals_of_file, finals_of_reply, reference_value
 from mathverdict.normalize import normalize
 from mathverdict.values import read_number, same_number
-from mathverdict.verdict import EmptyReference, verify_text
+from mathverdict.verdict import verify_text
 
 
 @pytest.mark.parametrize(

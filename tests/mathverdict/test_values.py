@@ -10,8 +10,8 @@ import mathverdict as package
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mathverdict.grammar import Unparsable
-from mathverdict.values import Inexact, Undefined, equal_trees, power, read, real_number, root
+from mathverdict.errors import Inexact, Undefined, Unparsable
+from mathverdict.values import equal_trees, power, read, real_number, root
 from mathverdict.verdict import equal
 
 whole = st.integers(-60, 60)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rollout_sandbox.errors import SandboxAccessError, SandboxGatewayError
 from rollout_sandbox.prime import provision_prime
 from rollout_sandbox.prime.command_line import main
-from rollout_sandbox.prime.errors import SandboxAccessError, SandboxGatewayError
 from verifiers.v1.runtimes import PrimeConfig
 
 from tests.prime.conftest import provision

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 from opencode_env.cli_agent.process_fence import ProcessFence
+from rollout_sandbox.errors import SandboxEndedError, SandboxGatewayError, SandboxMemoryError
 from rollout_sandbox.prime import provision_prime
 from rollout_sandbox.prime import runtime as runtime_module
-from rollout_sandbox.prime.errors import SandboxEndedError, SandboxGatewayError, SandboxMemoryError
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig, ProgramResult, Runtime
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 from opencode_env.cli_agent.outcomes import all_outcomes, retries_of_outcomes
+from rollout_sandbox.errors import SandboxDiskError
 from rollout_sandbox.prime import provision_prime
 from rollout_sandbox.prime import runtime as runtime_module
-from rollout_sandbox.prime.errors import SandboxDiskError
 from rollout_sandbox.programs import program_argv
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.runtimes import PrimeConfig

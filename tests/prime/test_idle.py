@@ -4,8 +4,8 @@ import asyncio
 import time
 
 import pytest
+from rollout_sandbox.errors import SandboxEndedError
 from rollout_sandbox.prime import provision_prime
-from rollout_sandbox.prime.errors import SandboxEndedError
 from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import PrimeApi

@@ -32,8 +32,8 @@ from opencode_env.agents.opencode.install import (
     install,
     upload,
 )
+from rollout_sandbox.errors import SandboxMemoryError
 from rollout_sandbox.prime import provision_prime
-from rollout_sandbox.prime.errors import SandboxMemoryError
 from rollout_sandbox.toolbox import pieces
 from verifiers.v1.errors import HarnessError, SandboxError
 from verifiers.v1.runtimes import PrimeConfig, Runtime

@@ -4,8 +4,8 @@ import asyncio
 import logging
 
 import pytest
+from rollout_sandbox.errors import SandboxGatewayError
 from rollout_sandbox.prime import ownership
-from rollout_sandbox.prime.errors import SandboxGatewayError
 from rollout_sandbox.prime.runtime import PrimeSandboxBackend
 from verifiers.v1.runtimes import PrimeConfig
 

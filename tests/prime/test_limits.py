@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from prime_sandboxes.core import client as sdk
+from rollout_sandbox.errors import SandboxGatewayError
 from rollout_sandbox.prime import PrimeLimits, PrimeQueue, provision_prime
 from rollout_sandbox.prime import queue as queue_module
 from rollout_sandbox.prime import runtime as runtime_module
-from rollout_sandbox.prime.errors import SandboxGatewayError
 from rollout_sandbox.prime.queue import StartRecord
 from verifiers.v1.runtimes import PrimeConfig, SubprocessConfig, limiters
 

@@ -16,16 +16,16 @@ from unittest.mock import Mock
 
 import pytest
 from prime_sandboxes import BulkDeleteSandboxResponse, CreateSandboxRequest, SandboxClient, SandboxListResponse
-from rollout_sandbox.prime import command_line as sandboxes
-from rollout_sandbox.prime import ownership, provision_prime
-from rollout_sandbox.prime.command_line import main
-from rollout_sandbox.prime.errors import (
+from rollout_sandbox.errors import (
     SandboxEndedError,
     SandboxGatewayError,
     SandboxImageError,
     SandboxNotReadyError,
     SandboxQuotaError,
 )
+from rollout_sandbox.prime import command_line as sandboxes
+from rollout_sandbox.prime import ownership, provision_prime
+from rollout_sandbox.prime.command_line import main
 from rollout_sandbox.prime.left_behind import platform
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig

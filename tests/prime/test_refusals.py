@@ -6,10 +6,10 @@ import logging
 import pytest
 from opencode_env.cli_agent.outcomes import all_outcomes, retries_of_outcomes
 from prime_sandboxes.core import client as sdk
+from rollout_sandbox.errors import SandboxAccessError, SandboxGatewayError, SandboxNotReadyError
 from rollout_sandbox.prime import PrimeLimits, PrimeQueue, ownership, provision_prime
 from rollout_sandbox.prime import runtime as runtime_module
 from rollout_sandbox.prime.command_line import main
-from rollout_sandbox.prime.errors import SandboxAccessError, SandboxGatewayError, SandboxNotReadyError
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig

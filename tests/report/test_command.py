@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from opencode_runs.command import BadInputError
+from opencode_runs.errors import BadInputError
 from opencode_runs.report.__main__ import main
 from opencode_runs.report.writing import policy
 from opencode_runs.traces.reading import find_runs

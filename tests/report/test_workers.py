@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_runs.command import BadInputError
+from opencode_runs.errors import BadInputError, WorkerDiedError
 from opencode_runs.report import listing, writing
-from opencode_runs.report.listing import WorkerDiedError, Workers, processors
+from opencode_runs.report.listing import Workers, processors
 from opencode_runs.report.writing import write_page
 from opencode_runs.traces.reading import find_runs
 

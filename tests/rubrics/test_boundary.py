@@ -19,8 +19,9 @@ from opencode_env.cli_agent.classification import zero_spoilt
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_rubrics import AnyTrace, Rubric, RubricConfig, RubricGroup, RubricGroupConfig, run_checked
 from rollout_sandbox.compat import backend_of
+from rollout_sandbox.errors import ScoringError
 from rollout_sandbox.toolbox.files import read_file
-from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, SecondSandboxOptions, attach, not_the_agents
+from rollout_sandbox.toolbox.scoring import Scoring, SecondSandboxOptions, attach, not_the_agents
 from verifiers.v1.harnesses.bash import BashHarness, BashHarnessConfig
 
 from tests.rubrics.conftest import CheckedData, trace_of

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from rollout_sandbox.toolbox.scoring import Scoring, ScoringTimeout
+from rollout_sandbox.errors import ScoringTimeout
+from rollout_sandbox.toolbox.scoring import Scoring
 
 
 async def _runs(seconds: float, body: Callable[[], Awaitable[object]], scoring: Scoring | None = None) -> None:

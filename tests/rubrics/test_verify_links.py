@@ -3,7 +3,8 @@
 import pytest
 import rollout_sandbox.toolbox.scoring_home
 import verifiers.v1 as vf
-from rollout_sandbox.toolbox.scoring import Scoring, ScoringTimeout, attach
+from rollout_sandbox.errors import ScoringTimeout
+from rollout_sandbox.toolbox.scoring import Scoring, attach
 from rollout_sandbox.toolbox.scoring_home import scoring_home
 
 from tests.rubrics.test_verify_cheats import do, score, shown, solve

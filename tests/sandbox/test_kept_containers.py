@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from rollout_sandbox.interface import NotKept
+from rollout_sandbox.errors import NotKept
 from rollout_sandbox.podman import PodmanConfig, provision_podman
 from rollout_sandbox.toolbox.kept_files import entries_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rollout_sandbox.confined import ConfinedRuntime
-from rollout_sandbox.interface import NotKept
+from rollout_sandbox.errors import NotKept
 from rollout_sandbox.toolbox.kept_files import INDEX, PACKED, content, entries_of, require_whole
 from verifiers.v1.errors import SandboxError
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from opencode_simulation import EnvironmentWorld, tool
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import CallRefused, EpisodeSpec
-from opencode_simulation.errors import WorldError
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.errors import CallRefused, WorldError
 from opencode_simulation.reference import problems_of
 
 

@@ -10,7 +10,8 @@ import pytest
 from opencode_simulation import Step, World, tool
 from opencode_simulation import episode as episode_module
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import MOST_WAITING, CallRefused, EpisodeSpec
+from opencode_simulation.episode import MOST_WAITING, EpisodeSpec
+from opencode_simulation.errors import CallRefused
 
 from tests.support.waiting import PATIENCE_SECONDS, until
 

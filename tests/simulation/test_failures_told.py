@@ -9,8 +9,8 @@ import pytest
 from mcp.client.client import Client
 from opencode_simulation.__main__ import main
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import CallRefused, EpisodeSpec
-from opencode_simulation.errors import WorldError, failure_text
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.errors import CallRefused, WorldError, failure_text
 
 from tests.simulation import failing_worlds
 from tests.support.forked import Forked

@@ -8,7 +8,8 @@ import pytest
 from opencode_simulation import Step, World, tool, trajectory_of
 from opencode_simulation.__main__ import play
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import CallRefused, EpisodeSpec
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.errors import CallRefused
 from opencode_simulation.ledger import FINISH
 from opencode_simulation.task import SimulationTaskData, _write
 

@@ -7,8 +7,8 @@ import pytest
 from mcp.types import AudioContent, ImageContent
 from opencode_simulation import Step, World, tool
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import CallRefused, EpisodeSpec
-from opencode_simulation.errors import WorldError
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.errors import CallRefused, WorldError
 
 PIXEL = "iVBORw0KGgo="
 

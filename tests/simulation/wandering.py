@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from opencode_simulation.alone import WorldAlone
-from opencode_simulation.episode import CallRefused, EpisodeSpec
+from opencode_simulation.episode import EpisodeSpec
+from opencode_simulation.errors import CallRefused
 from opencode_simulation.ledger import FINISH, Ledger
 from opencode_simulation.reference import find_world
 

@@ -56,7 +56,7 @@ from opencode_simulation.plain_json import given_arguments, observation_json
 from prime_sandboxes import APIError
 from rollout_sandbox import surrogates
 from rollout_sandbox.podman.runtime import _read_changes
-from rollout_sandbox.prime.errors import kind_of
+from rollout_sandbox.prime.sdk_errors import kind_of
 from rollout_sandbox.toolbox import kept_files
 from rollout_sandbox.toolbox.command import TAIL_CHARS, CommandResult
 from verifiers.v1.types import AssistantMessage, ToolCall

@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from opencode_rubrics.errors import ReaderError
 from opencode_rubrics.swe.problem import SweProblem
-from opencode_rubrics.swe.reader import ReaderError, reader
+from opencode_rubrics.swe.reader import reader
 from opencode_rubrics.swe.tree import TreeError
 
 pytestmark = pytest.mark.usefixtures("programs")

@@ -17,9 +17,10 @@ from opencode_rubrics.swe import grading
 from opencode_rubrics.swe.grading import Change, SuiteRun, grade, run_suite
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.reader import Reader
+from rollout_sandbox.errors import ScoringTimeout
 from rollout_sandbox.toolbox.bounded_file import read_bounded
 from rollout_sandbox.toolbox.command import CommandResult
-from rollout_sandbox.toolbox.scoring import Scoring, ScoringTimeout, attach
+from rollout_sandbox.toolbox.scoring import Scoring, attach
 from verifiers.v1.agent import TimeoutConfig
 
 from tests.support.rows import write_rows

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from opencode_runs.command import BadInputError
+from opencode_runs.errors import BadInputError
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.inspection import inspect
 from verifiers.v1.utils.trace_store import write_episode

@@ -1,7 +1,8 @@
 """A trace's samples by the documented rules, on graphs as verifiers keeps them."""
 
 import pytest
-from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, training_samples
+from opencode_runs.errors import BrokenGraphError
+from opencode_runs.trainable.samples import branch_paths, training_samples
 from verifiers.v1.configs.agent import WireAgentConfig
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.task import WireTaskData

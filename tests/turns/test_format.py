@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from opencode_runs.command import BadInputError
+from opencode_runs.errors import BadInputError
 from opencode_runs.turns.kept import MANIFEST, ROW, KeptTurn, holds_kept_turns, kept_turns, read_turn
 
 

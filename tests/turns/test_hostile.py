@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.errors import DatasetError
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from opencode_env.taskset.data import OpenCodeTaskData, named_turns
-from opencode_env.taskset.row import DatasetError
 from opencode_runs.turns.kept import FILES, kept_turns
 from rollout_sandbox.toolbox.kept_files import INDEX
 from verifiers.v1.episode import Episode

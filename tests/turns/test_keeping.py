@@ -40,8 +40,9 @@ from opencode_runs.turns.kept import ENDED, FILES, LOCK, TRACE, RolloutFacts, Tu
 from pydantic import ValidationError
 from rollout_sandbox.confined import LocalSandboxConfig
 from rollout_sandbox.confined.runtime import ConfinedRuntime, provision_confined
+from rollout_sandbox.errors import ChildrenRun, NotKept
 from rollout_sandbox.file_lock import try_lock
-from rollout_sandbox.interface import ChildrenRun, KeptFiles, NotKept, SandboxAbilities
+from rollout_sandbox.interface import KeptFiles, SandboxAbilities
 from rollout_sandbox.toolbox.kept_files import FILE_BYTES, INDEX
 from rollout_sandbox.toolbox.scoring import attach
 from verifiers.v1 import AgentConfig, SamplingConfig

@@ -17,13 +17,13 @@ from rollout_sandbox.lazy_names import lazy_names  # noqa: E402
 if TYPE_CHECKING:
     from opencode_env.agents.opencode import OpenCodeHarness
     from opencode_env.agents.opencode.env import OpenCodeEnv
-    from opencode_env.cli_agent.outcomes import AgentError as AgentError
+    from opencode_env.errors import AgentError as AgentError
     from opencode_env.taskset import OpenCodeTaskset
 
 __all__ = ["OpenCodeEnv", "OpenCodeHarness", "OpenCodeTaskset"]
 
 _MODULES = {
-    "AgentError": "opencode_env.cli_agent.outcomes",
+    "AgentError": "opencode_env.errors",
     "PodmanBackend": "rollout_sandbox.podman",
     "OpenCodeEnv": "opencode_env.agents.opencode.env",
     "OpenCodeHarness": "opencode_env.agents.opencode",

@@ -27,6 +27,7 @@ from verifiers.v1.task import Task, TaskData
 from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.errors import BrokenUserError
 
 COLUMN = "user_simulation"
 """The column of a row that says who its user is."""
@@ -110,18 +111,6 @@ def asked_user(task: Task[Any, Any, Any]) -> AskedUser | None:
     except ValidationError as error:
         raise TaskError(f"task {task.data.idx}: its {COLUMN} cannot be played: {error}") from error
     return asked if asked.plays else None
-
-
-class BrokenUserError(EnvError):
-    """A user could not be played on after the agent had spoken to it. What the agent said may be the reason (it was too
-    long, or no model would answer it), so `--env.retries` leaves it alone unless a rule says otherwise: else an agent
-    could have a bad episode played again."""
-
-    outcome = Outcome(
-        "it failed with 400, 413 or 422 once the agent had spoken to it, or said nothing",
-        "the agent can make that",
-        again=False,
-    )
 
 
 class ScriptedUser:

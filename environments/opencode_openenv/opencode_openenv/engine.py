@@ -137,7 +137,7 @@ def call_log(traces: Mapping[Role, AnyTrace]) -> str:
     return "\n".join(lines)[-_TAIL_CHARS:]
 
 
-class NoTrainingTraceError(ValueError):
+class _NoTrainingTraceError(ValueError):
     """Why a rollout has no training trace."""
 
 
@@ -148,10 +148,10 @@ def training_trace(traces: Mapping[Role, AnyTrace]) -> TrainingTrace:
     for turn in (turn for role, trace in traces.items() for turn in _turns(role, trace)):
         tokens += len(turn.loss_mask)
         if tokens > MAX_TRACE_TOKENS:
-            raise NoTrainingTraceError(f"the turns hold more than {MAX_TRACE_TOKENS:,} tokens with their prompts")
+            raise _NoTrainingTraceError(f"the turns hold more than {MAX_TRACE_TOKENS:,} tokens with their prompts")
         turns.append(turn)
     if not turns:
-        raise NoTrainingTraceError("the model gave no answer")
+        raise _NoTrainingTraceError("the model gave no answer")
     return TrainingTrace(turns=turns)
 
 
@@ -163,14 +163,14 @@ def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
         if not node.sampled:
             continue
         if not len(node.token_ids):
-            raise NoTrainingTraceError("the endpoint gave no token ids: ask with token_ids = true")
+            raise _NoTrainingTraceError("the endpoint gave no token ids: ask with token_ids = true")
         sampled = sum(map(bool, node.mask))
         ids, logprobs = [int(token) for token in node.token_ids], [float(value) for value in node.logprobs]
         cut = len(ids) - sampled
         if not sampled or len(logprobs) != sampled or not all(node.mask[cut:]):
-            raise NoTrainingTraceError(f"answer {number} has {len(logprobs)} logprobs for {sampled} sampled tokens")
+            raise _NoTrainingTraceError(f"answer {number} has {len(logprobs)} logprobs for {sampled} sampled tokens")
         if any(not math.isfinite(value) or value > 0 for value in logprobs):
-            raise NoTrainingTraceError(f"answer {number} has a logprob that is not a number")
+            raise _NoTrainingTraceError(f"answer {number} has a logprob that is not a number")
         before, parent = _before(trace, node.parent)
         program = number not in own
         prompt = [*before, *ids[:cut]]
@@ -224,7 +224,7 @@ def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any]) -> RolloutResu
         result.proxy_turns, result.proxy_log_tail = turns_of(traces), call_log(traces)
         try:
             result.training_trace = training_trace(traces)
-        except NoTrainingTraceError as reason:
+        except _NoTrainingTraceError as reason:
             result.training_trace_reason = str(reason)
     if error is None and trace.stop_condition == RunOutcome.AGENT_TIMEOUT.stop:
         result.error = f"agent timeout: the agent had not ended after {spec.agent_timeout_s:g} s"

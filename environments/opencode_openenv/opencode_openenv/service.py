@@ -32,20 +32,20 @@ _SECONDS = 5.0
 _HUB_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
 
 
-class UnreachableError(Exception):
+class _UnreachableError(Exception):
     """Nobody listens where a rollout must ask; the message says what, and never the server's own address."""
 
 
 async def require_reachable(spec: RolloutSpec, endpoint: ModelEndpoint) -> None:
-    """Raise `UnreachableError` where it is known that the model's endpoint or the tokenizer cannot be reached."""
+    """Raise `_UnreachableError` where it is known that the model's endpoint or the tokenizer cannot be reached."""
     if why := await _unreachable(endpoint.base_url):
         named = f"base_url {endpoint.base_url}" if spec.base_url else f'the server\'s own endpoint "{spec.endpoint}"'
-        raise UnreachableError(f"{named} cannot be reached: {why}")
+        raise _UnreachableError(f"{named} cannot be reached: {why}")
     tokenizer = spec.tokenizer or endpoint.model
     if not spec.token_ids or not _HUB_NAME.fullmatch(tokenizer) or Path(tokenizer).exists() or _is_cached(tokenizer):
         return
     if why := await _unreachable(os.environ.get("HF_ENDPOINT") or "https://huggingface.co"):
-        raise UnreachableError(
+        raise _UnreachableError(
             f"tokenizer {tokenizer!r} is not on the server, and the Hub cannot be reached: {why}; give a directory of "
             "the server, or fill its cache first"
         )
@@ -92,7 +92,7 @@ def _told(error: OSError | UnicodeError) -> str:
     return os.strerror(error.errno).lower() if error.errno else "nobody listens there"
 
 
-class ServerFullError(Exception):
+class _ServerFullError(Exception):
     """Nobody more may wait; the message says how many do."""
 
 
@@ -181,9 +181,9 @@ class RolloutService:
             why = _STOPPING if self._stopping else "its caller is gone"
             logger.warning("run_rollout %r: ended after %.1f s: %s", spec.task_id, time.monotonic() - started, why)
             raise
-        except ServerFullError as error:
+        except _ServerFullError as error:
             result = _failed(spec, str(error), "refused")
-        except UnreachableError as error:
+        except _UnreachableError as error:
             result = _failed(spec, f"ProviderError: {error}")
         except Exception as error:  # whatever the infrastructure does is told in the result, with its kind
             logger.exception("run_rollout %r failed", spec.task_id)
@@ -196,7 +196,7 @@ class RolloutService:
     async def _place(self) -> AsyncIterator[None]:
         config = self._config
         if self._free.locked() and self._waiting >= config.max_queued:
-            raise ServerFullError(
+            raise _ServerFullError(
                 f"the server is full: {config.max_concurrent} rollouts run and {self._waiting} callers wait; try again "
                 "later, or start it with a larger --max-concurrent or --max-queued"
             )

@@ -20,7 +20,7 @@ from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, Field, JsonValue, StrictInt
 
-from opencode_simulation.errors import InvalidAction, WorldError, failure_text
+from opencode_simulation.errors import CallRefused, InvalidAction, WorldError, failure_text
 from opencode_simulation.ledger import FINISH, Ledger, LedgerEntry
 from opencode_simulation.plain_json import (
     MAX_INTEGER,
@@ -190,10 +190,6 @@ Event = LedgerEntry | str
 """What happens in an episode: a step, or how the world failed."""
 Record = Callable[[Event], Awaitable[None]]
 """Takes what happens, in order; returns when it is safe."""
-
-
-class CallRefused(Exception):
-    """The call changed nothing; the text is for the agent."""
 
 
 class Episode:

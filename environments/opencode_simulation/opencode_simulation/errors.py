@@ -14,6 +14,10 @@ from rollout_sandbox.outcomes import Outcome
 from verifiers.v1.errors import ToolsetError
 
 
+class CallRefused(Exception):
+    """The call changed nothing; the text is for the agent."""
+
+
 class InvalidAction(Exception):
     """A tool call that the world refuses: its text is the agent's answer, and the world has not changed."""
 

@@ -17,7 +17,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 
-from opencode_simulation.episode import CallKey, CallRefused, Episode
+from opencode_simulation.episode import CallKey, Episode
+from opencode_simulation.errors import CallRefused
 from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
 
 Request = ServerRequestContext[Any, Any]

@@ -23,8 +23,8 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import model_validator
 from verifiers.v1.runtimes import SubprocessConfig
 
-from opencode_simulation.episode import CallRefused, Episode, Event
-from opencode_simulation.errors import WorldError
+from opencode_simulation.episode import Episode, Event
+from opencode_simulation.errors import CallRefused, WorldError
 from opencode_simulation.hub import LINE_LIMIT, ServerHello, WorldOrder, WorldReport, line
 from opencode_simulation.mcp_tools import Request, offer_world
 from opencode_simulation.reference import find_world, world_name

@@ -18,6 +18,8 @@ from typing import Any, Literal
 
 import httpx
 
+from opencode_search.errors import SearchEndpointDown
+
 _KEY_VARIABLE = "SEARCH_API_KEY"
 MAX_QUERY_CHARS = 400
 MAX_RESULTS = 10
@@ -41,10 +43,6 @@ _PASSING = ("HTTP 408", "HTTP 429", *(f"HTTP {status}" for status in range(500, 
 """What may be over when the same query is asked again."""
 _TITLES, _LINKS = ("title", "name"), ("link", "url")
 _SNIPPETS = ("snippet", "description", "content", "text")
-
-
-class SearchEndpointDown(Exception):
-    """The endpoint cannot be asked: its key, its limits, or itself."""
 
 
 def _option(default: Any, meaning: str) -> Any:

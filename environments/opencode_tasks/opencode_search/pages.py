@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from opencode_search.endpoint import ANSWER_SECONDS, CODINGS, read_body
+from opencode_search.errors import UnreadablePage
 
 MAX_PAGE_BYTES = 2 << 20
 MAX_URL_CHARS = 2000
@@ -33,10 +34,6 @@ _RAW = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("sc
 _NAME = re.compile(r"<(/?)([A-Za-z][^\s/>]*+)")
 _ATTRIBUTES = re.compile(r"(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+'|(?![\"'])[^\s>]*+))*+>")
 _BLOCKS = ("p", "div", "br", "li", "tr", "section", "article", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre")
-
-
-class UnreadablePage(Exception):
-    """The page cannot be read; the text is for the agent."""
 
 
 async def open_page(url: str, start: int, *, private: bool = False) -> str:

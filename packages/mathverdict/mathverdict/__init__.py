@@ -4,6 +4,7 @@ Invariant: pure functions; imports the standard library, math-verify with its pa
 relative imports among its own modules, so that the same files run from an archive, too.
 """
 
-from .verdict import EmptyReference, Verdict, equal, stated_answer, verify_text
+from .errors import EmptyReference
+from .verdict import Verdict, equal, stated_answer, verify_text
 
 __all__ = ["EmptyReference", "Verdict", "equal", "stated_answer", "verify_text"]

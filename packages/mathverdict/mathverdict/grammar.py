@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+from .errors import Unparsable
+
 _FUNCTION_NAMES = (
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth arcsinh arccosh arctanh "
     "ln log lg exp gcd lcm max min det arg Re Im deg dim ker"
@@ -43,10 +45,6 @@ _MAX_TOKENS = 800
 _MAX_NESTING = 60
 _CLOSING = {"(": ")", "[": "]", "{": "}", "lfloor": "rfloor", "lceil": "rceil"}
 _FUNCTION_LETTERS = frozenset("fghFGHP")
-
-
-class Unparsable(ValueError):
-    """A text is not one expression of the notation that is read here."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from mpmath import mp  # type: ignore[import-untyped]
 
-from .grammar import Node, Unparsable, symbols
+from .errors import Unparsable
+from .grammar import Node, symbols
 from .values import SLACK, proportional, read, real, real_number, same_value
 from .words import as_words, takes_back
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from mpmath import mp  # type: ignore[import-untyped]
 
+from .errors import Inexact, Undecidable, Undefined
 from .grammar import Node, is_rounded, parse, symbols, walk
 
 MAX_DIGITS = 400
@@ -130,14 +131,6 @@ def close(left: Fraction, right: Fraction, rounded: bool) -> bool:
     return abs(left - right) <= TOLERANCE * min(Fraction(1), max(abs(left), abs(right)))
 
 
-class Inexact(ArithmeticError):
-    """The value is not a rational number, or one that is too long."""
-
-
-class Undefined(ArithmeticError):
-    """The expression has no value, such as a division by zero."""
-
-
 def bits(value: Fraction) -> int:
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
@@ -225,10 +218,6 @@ _EXACT: dict[str, Callable[..., Fraction]] = {
 def _bounded(size: int) -> None:
     if size > MAX_BITS:
         raise Inexact
-
-
-class Undecidable(Exception):
-    """The value cannot be computed with bounded effort."""
 
 
 class ComputedValue(NamedTuple):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
+from .errors import EmptyReference, Unparsable
 from .finals import FinalAnswers, finals_of_file, finals_of_reply, has_box, reference_value
-from .grammar import Unparsable
 from .normalize import normalize, unescaped, without_lead
 from .notations import (
     WITH_TEXT,
@@ -111,10 +111,6 @@ _ORDER = re.compile(r"\\(?:le|ge|ne)(?![a-z])|[<>]")
 _CALCULUS = re.compile(r"\\(?:int|iint|lim|sum|prod)(?![A-Za-z])|\\begin\{[pbvBV]?matrix\}|\\frac\s*\{\s*d\s*\}")
 _CONSTANT = re.compile(r"\+\s*[cCkK]$")
 _NOTATIONS = (("date", same_date), ("choice", same_choices), ("progression", same_progression))
-
-
-class EmptyReference(ValueError):
-    """The task's reference answer states nothing."""
 
 
 @dataclass(frozen=True)

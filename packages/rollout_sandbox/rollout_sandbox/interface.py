@@ -107,14 +107,6 @@ class AgentCode(Protocol):
     """Why a program could not be run; that is never the program's own doing."""
 
 
-class NotKept(Exception):
-    """What a sandbox holds cannot be kept whole; the message says why."""
-
-
-class ChildrenRun(NotKept):
-    """Only children of the agent's own program ran beside it, which it may be waiting for, as for a search."""
-
-
 @dataclass
 class KeptFiles:
     """What was kept of a sandbox's files."""

@@ -17,7 +17,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import mathverdict
-from rollout_sandbox.toolbox.scoring import ScoringError
+from rollout_sandbox.errors import ScoringError
 
 from opencode_rubrics.cache import cache_root, make_once
 

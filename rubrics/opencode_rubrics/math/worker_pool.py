@@ -31,7 +31,8 @@ from weakref import WeakSet
 
 from mathverdict.bounded import BROKE_DOWN, DEADLINE_SIGNAL
 from mathverdict.verdict import Source
-from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, exempt, not_the_agents
+from rollout_sandbox.errors import ScoringError
+from rollout_sandbox.toolbox.scoring import Scoring, exempt, not_the_agents
 from verifiers.v1.utils.aio import run_shielded
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.worker_pool")

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from pydantic import JsonValue
-from rollout_sandbox.toolbox.scoring import ScoringError
+from rollout_sandbox.errors import ScoringError
 
 PACKAGES = {"swebench": "swebench", "swesmith": "swesmith", "multi-swe": "multi_swe_bench"}
 """Importable name by the family that stands before the colon of a parser's name."""

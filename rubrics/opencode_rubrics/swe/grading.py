@@ -26,17 +26,19 @@ from typing import Any
 import verifiers.v1 as vf
 from pydantic import JsonValue
 from rollout_sandbox.compat import lift_network
+from rollout_sandbox.errors import ScoringError
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
 from rollout_sandbox.toolbox.command import CommandResult, run_command
 from rollout_sandbox.toolbox.files import upload_bundle
-from rollout_sandbox.toolbox.scoring import Scoring, ScoringError, SecondSandboxOptions, scoring_of
+from rollout_sandbox.toolbox.scoring import Scoring, SecondSandboxOptions, scoring_of
 
+from opencode_rubrics.errors import ReaderError
 from opencode_rubrics.swe.foreign_parsers import foreign_of
 from opencode_rubrics.swe.parsers import PARSERS
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
 from opencode_rubrics.swe.programs import argv_of, text_of
-from opencode_rubrics.swe.reader import ReaderError, reader
+from opencode_rubrics.swe.reader import reader
 from opencode_rubrics.swe.transfer import put
 from opencode_rubrics.swe.tree import TreeError, module_folders
 from opencode_rubrics.swe.verdict import ENDS, EXIT_MARK, STARTS, SuiteVerdict
@@ -81,7 +83,7 @@ class Change:
     """What is said of it on the trace."""
 
 
-class StagingError(Exception):
+class _StagingError(Exception):
     """The suite cannot be run: a patch does not apply, or the package is not installed; the message says which and
     why."""
 
@@ -178,7 +180,7 @@ async def _attempt(
             await put(box, workdir, change.removed, (change.writable, change.folders), change.packed)
             patch = await _make_patch(box, problem, workdir, change.removed)
         return await _staged(box, installed, workdir, record=record), patch
-    except (TreeError, StagingError) as error:
+    except (TreeError, _StagingError) as error:
         return _not_run(str(error)), patch
 
 
@@ -211,7 +213,7 @@ async def gold_run(
             elif problem.gold_patch:
                 await _apply(box, workdir, problem.gold_patch, "the gold patch")
             return await _staged(box, installed, workdir, record=record, whole=whole)
-        except StagingError as error:
+        except _StagingError as error:
             return _not_run(str(error))
 
 
@@ -219,7 +221,7 @@ async def _staged(
     box: vf.Runtime, installed: InstalledPackage, workdir: str, *, record: bool, whole: bool = False
 ) -> SuiteRun:
     if installed.failure:
-        raise StagingError(installed.failure)
+        raise _StagingError(installed.failure)
     await stage_tests(box, installed.problem, workdir)
     run = await run_suite(box, installed.problem, workdir, record=record, whole=whole)
     run.installed_change = installed.with_change
@@ -231,8 +233,8 @@ def _not_run(problem: str) -> SuiteRun:
 
 
 async def stage_tests(box: vf.Runtime, problem: SweProblem, workdir: str) -> None:
-    """Put the tests of a row into a sandbox; a `StagingError` if its patch of tests does not apply, a `ScoringError` if
-    a file could not be put there."""
+    """Put the tests of a row into a sandbox; a `_StagingError` if its patch of tests does not apply, a `ScoringError`
+    if a file could not be put there."""
     for place, source in problem.test_copies.items():
         argv = ["sh", "-c", 'rm -rf -- "$2" && cp -a -- "$1" "$2"', "copy", source, posixpath.join(workdir, place)]
         await run_checked(box, argv, f"the tests at {source} cannot be copied", error=ScoringError)
@@ -247,11 +249,11 @@ async def _apply(box: vf.Runtime, workdir: str, patch: str, what: str) -> None:
     await box.write(place, (patch if patch.endswith("\n") else f"{patch}\n").encode())
     done = await run_for(box, argv_of("apply_patch", workdir, place), _SECONDS, f"{what} cannot be applied")
     if done.exit_code:
-        raise StagingError(f"{what} does not apply: {(done.stderr or done.stdout).strip()[-300:]}")
+        raise _StagingError(f"{what} does not apply: {(done.stderr or done.stdout).strip()[-300:]}")
 
 
 async def _make_patch(box: vf.Runtime, problem: SweProblem, workdir: str, paths: bytes) -> str:
-    """The change as a patch; put where the command expects it, if it expects one, or a `StagingError`."""
+    """The change as a patch; put where the command expects it, if it expects one, or a `_StagingError`."""
     place = f"/tmp/.{uuid.uuid4().hex}"
     await box.write(place, paths)
     argv = argv_of("make_patch", workdir, place, f"{place}.patch", problem.patch_file or "")
@@ -262,7 +264,7 @@ async def _make_patch(box: vf.Runtime, problem: SweProblem, workdir: str, paths:
     if made.exit_code:
         if problem.patch_file:
             await require_alive(box, "a change was made a patch")
-            raise StagingError(f"the change cannot be made a patch ({made.exit_code}): {made.stderr.strip()[-300:]}")
+            raise _StagingError(f"the change cannot be made a patch ({made.exit_code}): {made.stderr.strip()[-300:]}")
         return ""
     found = await read_bounded(box, f"{place}.patch", _PATCH_BYTES)
     await run_for(box, ["rm", "-f", "--", f"{place}.patch"], _SECONDS, "the patch cannot be removed")

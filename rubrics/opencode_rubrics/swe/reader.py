@@ -15,9 +15,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rollout_sandbox.toolbox.scoring import ScoringError
+from rollout_sandbox.errors import ScoringError
 from verifiers.v1.utils.aio import run_shielded
 
+from opencode_rubrics.errors import ReaderError
 from opencode_rubrics.swe.reading import CPU_SECONDS, MEMORY_BYTES, pack
 from opencode_rubrics.swe.tree import TreeError
 
@@ -32,10 +33,6 @@ sys.modules["opencode_rubrics"] = package
 from opencode_rubrics.swe.reading import main
 main(int(sys.argv[2]))
 """
-
-
-class ReaderError(Exception):
-    """What was made could not be read within the limits."""
 
 
 class Reader:

@@ -5,8 +5,9 @@ import math
 from pathlib import Path
 
 import pytest
+from opencode_env.errors import BrokenBackendError
 from opencode_env.tool_backends.connection import BackendConnection
-from opencode_env.tool_backends.options import BackendsConfig, BrokenBackendError
+from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.serving import Bridge, RolloutTools, ToolBackends
 from verifiers.v1.errors import ToolsetError
 

@@ -37,13 +37,10 @@ from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.task import Task
 
 from opencode_env.check_tasks.check import Check, CheckEnv, Results, TaskCheck, TaskReport, TaskSandbox, table
+from opencode_env.errors import FolderError
 from opencode_env.taskset import DatasetError, OpenCodeTask
 
 _OWNER = "opencode_env.check_tasks"
-
-
-class FolderError(Exception):
-    """A task cannot be told in Harbor's layout; the message says why."""
 
 
 async def write_folder(env: CheckEnv, task: OpenCodeTask, root: Path) -> Path:

@@ -19,8 +19,9 @@ from opencode_rubrics import AnyTrace, JudgeError, workdir_of
 from opencode_rubrics.verify_commands import commands_without_program
 from pydantic import BaseModel, ValidationError
 from rollout_sandbox.confined import Bind
+from rollout_sandbox.errors import ScoringTimeout
 from rollout_sandbox.toolbox.command import CommandResult
-from rollout_sandbox.toolbox.scoring import ScoringTimeout, attach
+from rollout_sandbox.toolbox.scoring import attach
 from verifiers.v1.agent import Agent
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.rollout import resolve_agent_runtime
@@ -44,8 +45,9 @@ from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.seats import DEFAULT_ROLLOUT_SECONDS
+from opencode_env.errors import GoldError
 from opencode_env.taskset import OpenCodeTask
-from opencode_env.taskset.gold import SOLUTION, Gold, GoldError, apply_gold, gold_of, near_misses, trace_for
+from opencode_env.taskset.gold import SOLUTION, Gold, apply_gold, gold_of, near_misses, trace_for
 
 Kind = Literal[
     "untouched-passes",

@@ -29,8 +29,8 @@ from typing import Any
 
 from opencode_rubrics.rubric import UNREADABLE_METRIC, pay_nothing
 from rollout_sandbox.compat import abilities_of
+from rollout_sandbox.errors import SandboxEndedError
 from rollout_sandbox.outcomes import Outcome
-from rollout_sandbox.prime.errors import SandboxEndedError
 from rollout_sandbox.toolbox.checked_run import require_alive
 from rollout_sandbox.toolbox.scoring import attached
 from verifiers.v1.episode import Episode
@@ -51,10 +51,11 @@ from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, LAST_REF
 from opencode_env.cli_agent.interception.own_calls import RECORDED_PROGRAM_CALLS, own_calls, program_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel
 from opencode_env.cli_agent.interception.window import says_full
-from opencode_env.cli_agent.outcomes import NO_ANSWER, AgentError, AgentErrors, RunOutcome, endpoint_errors
+from opencode_env.cli_agent.outcomes import NO_ANSWER, AgentErrors, RunOutcome, endpoint_errors
 from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
+from opencode_env.errors import AgentError
 
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _STAGES = ("setup", "finalize", "scoring")

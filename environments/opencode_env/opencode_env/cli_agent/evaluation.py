@@ -44,6 +44,7 @@ from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, UNUSABLE
 from opencode_env.cli_agent.interception.window import ask_models, model_cards
 from opencode_env.cli_agent.seats import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.cli_agent.traces import AGENT_RECORD
+from opencode_env.errors import CapReachedError, RunEndedError, UnusableEndpointError
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 
@@ -55,18 +56,6 @@ PAGE = 'page "Troubleshooting" of the documents of opencode-envs'
 _PATIENCE, SILENT = 10.0, 2.0
 """Seconds that a refused connection is tried again for, as an endpoint may be starting, and of them without a word."""
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-
-
-class RunEndedError(EnvError):
-    """A run ends early."""
-
-
-class UnusableEndpointError(RunEndedError):
-    """No rollout could reach the endpoint, or get an answer of it."""
-
-
-class CapReachedError(RunEndedError):
-    """The model calls of a run have cost what they may."""
 
 
 class CapConfig(BaseConfig):

@@ -18,8 +18,8 @@ from typing import Any, Generic
 
 from opencode_rubrics import Rubric, require_alive
 from opencode_rubrics.rubric import NeutralAnswer, read_as_data
+from rollout_sandbox.errors import ScoringTimeout
 from rollout_sandbox.outcomes import Outcome
-from rollout_sandbox.toolbox.scoring import ScoringTimeout
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.harness import HarnessConfig
@@ -44,11 +44,12 @@ from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, PARTIAL, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
-from opencode_env.cli_agent.outcomes import AgentErrors, ConfigurationError, RunOutcome, flags_of_outcomes
+from opencode_env.cli_agent.outcomes import AgentErrors, RunOutcome, flags_of_outcomes
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.progress import until_runaway
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
+from opencode_env.errors import ConfigurationError
 
 ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
 

@@ -11,26 +11,11 @@ from typing import Literal
 
 from rollout_sandbox.outcomes import Outcome, installed_outcomes
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
-from verifiers.v1.errors import HarnessError
+
+from opencode_env.errors import AgentError
 
 AgentErrors = Literal["score", "error"]
 """What becomes of a run that the agent itself has broken: scored as it is, or an `AgentError`."""
-
-
-class AgentError(HarnessError):
-    """The agent's program broke after the agent's own programs could have broken it, and that is not to be scored
-    (`--env.agent-errors error`); `--env.retries` leaves it alone unless a rule says otherwise."""
-
-    outcome = Outcome(
-        "the same with `--env.agent-errors error`",
-        "the error names the cause",
-        again=False,
-        metric="agent_error_own",
-    )
-
-
-class ConfigurationError(HarnessError):
-    """A harness cannot run as it is configured, as its first model call shows or as was known before it started."""
 
 
 NO_ANSWER = "before the model's first answer"

@@ -23,6 +23,7 @@ from rollout_sandbox.conformance.subject import until
 from opencode_env.conformance.dialect import Dialect
 from opencode_env.conformance.taskset import COMMAND_MARK, JOURNAL_VARIABLE
 from opencode_env.conformance.user_home import FinishedEvaluation, RunningEvaluation, UserHome, closed_port, is_closed
+from opencode_env.errors import CannotRun
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, RecordedRequest, Reply, ScriptedModel, Usage
 
 RIGHT, WRONG = "the-right-answer", "a-wrong-answer"
@@ -212,10 +213,6 @@ class RowPolicy:
 
 _KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"
 _RUN_SECONDS = 540.0
-
-
-class CannotRun(Exception):
-    """`vf-eval` ended before any rollout; the message holds the end of its log."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import pytest
 from verifiers.v1.trace import WireTrace
 
 from opencode_env.conformance.dialect import dialect_of
-from opencode_env.conformance.evidence import AgentSubject, CannotRun, Evaluations, RecordedEvaluation, gather_evidence
+from opencode_env.conformance.evidence import AgentSubject, Evaluations, RecordedEvaluation, gather_evidence
+from opencode_env.errors import CannotRun
 
 _SUBJECT = pytest.StashKey[AgentSubject]()
 

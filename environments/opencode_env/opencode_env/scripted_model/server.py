@@ -42,7 +42,7 @@ HTML_PAGE = "<html><head><title>502</title></head><body>scripted model: an HTML 
 GARBAGE = b'data: {"id": "scripted-model", "choices": [{"delta": {"content\n\n'
 
 
-class ReplyCut(Exception):
+class _ReplyCut(Exception):
     """The connection was closed in the middle of a reply, as a fault asked for."""
 
 
@@ -66,7 +66,7 @@ class PlannedReply:
         """Send the reply.
 
         Raises:
-            ReplyCut: a fault closed the connection.
+            _ReplyCut: a fault closed the connection.
             ConnectionError: the client went away.
         """
         if (delay := self.fault(FaultKind.DELAY)) is not None:
@@ -185,10 +185,10 @@ async def _silence(http: web.Request, fault: Fault) -> None:
 
 
 def _close(http: web.Request) -> None:
-    """Close the connection after what was written so far, and raise `ReplyCut`."""
+    """Close the connection after what was written so far, and raise `_ReplyCut`."""
     if http.transport is not None:
         http.transport.close()
-    raise ReplyCut
+    raise _ReplyCut
 
 
 _REMEMBERED_CALLS = 100_000
@@ -426,7 +426,7 @@ class ScriptedModel:
             response = await self._answer(http, record)
             record.outcome = record.outcome or RequestOutcome.ANSWERED
             return response
-        except ReplyCut:
+        except _ReplyCut:
             record.outcome = RequestOutcome.CUT
             return web.Response()  # goes nowhere: the connection is closed
         except (asyncio.CancelledError, ConnectionError):

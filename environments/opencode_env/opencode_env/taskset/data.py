@@ -12,12 +12,12 @@ import verifiers.v1 as vf
 from opencode_rubrics.code_problem import CodeTests
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.task_tests import StagedTests
-from opencode_runs.command import BadInputError
+from opencode_runs.errors import BadInputError
 from opencode_runs.turns.kept import KeptTurn, TurnRow, holds_kept_turns, kept_turns, read_turn
 from pydantic import Field, JsonValue, ValidationError
 from verifiers.v1.task import TaskData
 
-from opencode_env.taskset.row import DatasetError
+from opencode_env.errors import DatasetError
 from opencode_env.taskset.task_folder import TaskFolder
 
 

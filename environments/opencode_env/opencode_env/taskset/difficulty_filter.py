@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from opencode_env.taskset.row import DatasetError, Row
+from opencode_env.errors import DatasetError
+from opencode_env.taskset.row import Row
 
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 

@@ -24,25 +24,18 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from opencode_runs.command import (
-    BadInputError,
-    NothingUsableError,
-    check_output,
-    print_answer,
-    replacing,
-    short,
-    task_label,
-    warn,
-)
+from opencode_runs.command import check_output, print_answer, replacing, short, task_label, warn
 from opencode_runs.difficulty.rate import COUNTS, AttemptSource, Rating, default_ks, pass_at_k, rate
 from opencode_runs.difficulty.rated import BATCH_ROWS, METADATA_KEY, ParquetInput, one_line
+from opencode_runs.errors import BadInputError, NothingUsableError
 from opencode_runs.progress import Progress
 from opencode_runs.traces.reading import RunSettings, TraceFile, TraceFileReport, find_trace_files
 from pydantic import BaseModel, Field, ValidationError
 
+from opencode_env.errors import DatasetError
 from opencode_env.taskset.config import CONFIGURABLE, OpenCodeTasksetConfig
 from opencode_env.taskset.mapping import RowMapper
-from opencode_env.taskset.row import DatasetError, Row
+from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources import find_local_parts
 from opencode_env.taskset.values import identifier
 

@@ -23,7 +23,8 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from rollout_sandbox.compat import network_fields
 from rollout_sandbox.toolbox.archives import pack_directory
 
-from opencode_env.taskset.row import DatasetError, Row
+from opencode_env.errors import DatasetError
+from opencode_env.taskset.row import Row
 from opencode_env.taskset.task_folder import Healthcheck, ImageBuild, TaskFolder
 from opencode_env.taskset.values import json_safe
 

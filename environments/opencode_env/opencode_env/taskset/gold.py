@@ -22,6 +22,8 @@ from verifiers.v1.state import state_cls
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.errors import GoldError
+
 GOLD_COLUMNS = ("gold", "solution", "patch")
 """Columns that hold the right solution, unless an option names another."""
 ANSWERED = ("answer", "hybrid-math", "remote-hybrid-math", "judge")
@@ -34,10 +36,6 @@ SOLUTION = "/solution"
 _SOLVE = "chmod +x {0} 2>/dev/null; if [ -x {0} ]; then {0}; else sh {0}; fi"
 _PATCH = re.compile(r"\A(?:diff --git |--- |Index: |From [0-9a-f]{40} )", re.MULTILINE)
 _FIRST_DIGIT = re.compile(r"(?<![_^{\d])\d|(?<=[^_^]\{)\d")
-
-
-class GoldError(Exception):
-    """The gold solution cannot be applied; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ from pydantic import JsonValue, ValidationError
 from rollout_sandbox.interface import COMMAND
 from rollout_sandbox.surrogates import whole_text
 
+from opencode_env.errors import DatasetError
 from opencode_env.taskset.config import IDENTITY_FIELDS, OpenCodeTasksetConfig, named_columns
 from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.taskset.row import DatasetError, Row
+from opencode_env.taskset.row import Row
 from opencode_env.taskset.values import (
     RUBRIC_COLUMN,
     Question,

@@ -15,9 +15,7 @@ from typing import Any, Final, NoReturn
 
 from rollout_sandbox.surrogates import has_lone_surrogate
 
-
-class DatasetError(ValueError):
-    """A dataset, file, row or column cannot be used as configured."""
+from opencode_env.errors import DatasetError
 
 
 @cache

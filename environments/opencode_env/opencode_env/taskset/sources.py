@@ -27,12 +27,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError, create_model
 
+from opencode_env.errors import DatasetError
 from opencode_env.samples import SAMPLES_PATH
 from opencode_env.taskset.config import OpenCodeTasksetConfig, asked_columns
 from opencode_env.taskset.difficulty_filter import FilterReport, Mask, RewardRange, floats
 from opencode_env.taskset.folders import read_folder, task_directories
 from opencode_env.taskset.mapping import RowMapper
-from opencode_env.taskset.row import ABSENT, DatasetError, Row, nearest_name
+from opencode_env.taskset.row import ABSENT, Row, nearest_name
 
 _WORDS = {
     "train": ("train", "training"),

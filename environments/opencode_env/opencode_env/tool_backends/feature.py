@@ -11,7 +11,8 @@ from verifiers.v1.task import Task
 
 from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.rollout import Rollout
-from opencode_env.tool_backends.options import BackendsConfig, BrokenBackendError
+from opencode_env.errors import BrokenBackendError
+from opencode_env.tool_backends.options import BackendsConfig
 
 
 class BackendTools(Feature):

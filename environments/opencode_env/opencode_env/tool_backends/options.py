@@ -5,19 +5,6 @@ from typing import Self
 
 from pydantic import Field, model_validator
 from pydantic_config import BaseConfig
-from rollout_sandbox.outcomes import Outcome
-from verifiers.v1.errors import ToolsetError
-
-
-class BrokenBackendError(ToolsetError):
-    """A tool backend failed at a call. What the agent asked may have broken it, so `--env.retries` leaves it alone
-    unless a rule says otherwise: else an agent could have a bad episode played again."""
-
-    outcome = Outcome(
-        "a tool backend died or did not answer a call",
-        "the agent may have done that; `--env.backends.call-timeout`",
-        again=False,
-    )
 
 
 class BackendsConfig(BaseConfig):

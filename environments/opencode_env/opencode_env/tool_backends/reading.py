@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from opencode_env.errors import BackendFileError
 from opencode_env.tool_backends.description import (
     VARIABLE,
     AppConfig,
@@ -44,18 +45,6 @@ class Problem:
 
     def __str__(self) -> str:
         return f"line {self.line}, {self.place}: {self.message}"
-
-
-class BackendFileError(ValueError):
-    """A file of tool backends cannot be used; the message has one line for each problem."""
-
-    def __init__(self, path: Path, problems: Sequence[Problem]) -> None:
-        super().__init__(path, tuple(problems))
-        self.path = path
-        self.problems = tuple(problems)
-
-    def __str__(self) -> str:
-        return "\n  ".join([f"{self.path} describes no tool backends:", *map(str, self.problems)])
 
 
 class Document:

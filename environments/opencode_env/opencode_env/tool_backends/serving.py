@@ -34,6 +34,7 @@ from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.errors import BrokenBackendError
 from opencode_env.tool_backends.connection import BackendConnection, BackendServer, connected, text_result
 from opencode_env.tool_backends.description import (
     BackendFile,
@@ -43,7 +44,7 @@ from opencode_env.tool_backends.description import (
     tool_prefix,
 )
 from opencode_env.tool_backends.local import StdioServer, container, program
-from opencode_env.tool_backends.options import BackendsConfig, BrokenBackendError
+from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.reading import read_backends
 from opencode_env.tool_backends.remote import UndeletedInstances, remote_instance, remote_url
 

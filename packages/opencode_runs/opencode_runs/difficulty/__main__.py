@@ -6,17 +6,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from opencode_runs.command import (
-    BadInputError,
-    NothingUsableError,
-    Parser,
-    check_output,
-    checked,
-    exit_code_of,
-    print_answer,
-    warn,
-    whole,
-)
+from opencode_runs.command import Parser, check_output, checked, exit_code_of, print_answer, warn, whole
+from opencode_runs.errors import BadInputError, NothingUsableError
 
 _DESCRIPTION = """\
 Measure how hard each task is for a model, keep the answer with the dataset, and train on the band that teaches.

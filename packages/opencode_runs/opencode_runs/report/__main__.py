@@ -7,17 +7,8 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from opencode_runs.command import (
-    BadInputError,
-    Parser,
-    Prices,
-    check_output,
-    checked,
-    exit_code_of,
-    prices_of,
-    say,
-    warn,
-)
+from opencode_runs.command import Parser, Prices, check_output, checked, exit_code_of, prices_of, say, warn
+from opencode_runs.errors import BadInputError
 
 _PROG = "opencode-report"
 _EPILOG = """\

@@ -22,13 +22,14 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from opencode_runs.command import BadInputError, NothingUsableError, replacing, say
+from opencode_runs.command import replacing, say
+from opencode_runs.errors import BadInputError, BrokenGraphError, NothingUsableError
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.packing import ValueShortener, as_json
 from opencode_runs.report.writing import write_page
 from opencode_runs.traces.reading import Run, TraceReader, find_runs, lines_of, saved_config
 from opencode_runs.traces.record import CallRecord, EpisodeRecord, TraceRecord
-from opencode_runs.trainable.samples import BrokenGraphError, branch_paths
+from opencode_runs.trainable.samples import branch_paths
 
 SOURCES = {"system": "system", "user": "user", "assistant": "agent", "developer": "system"}
 FUNCTION = ("name", "description", "parameters")

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import Any, Self
 
-from opencode_runs.command import CommandError
 from opencode_runs.difficulty.rate import Attempt, RatedEpisode, RateFigures, Rating, Tries, figures, tries
+from opencode_runs.errors import LineError, WorkerDiedError
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.packing import as_json
 from opencode_runs.traces.reading import READ_BYTES, Parsed, Run, TraceFile, TraceReader, parsed
-from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, ErrorRecord, LineError, TraceRecord, tokens_used
+from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, ErrorRecord, TraceRecord, tokens_used
 from opencode_runs.trainable.findings import Report, TraceFigures
 from opencode_runs.trainable.inspection import InspectedEpisode, Inspection, Inspector
 
@@ -30,13 +30,6 @@ MAX_PROCESSES = 4
 def processors() -> int:
     """How many processes are worth having: those that may run at once, and few."""
     return min(MAX_PROCESSES, len(os.sched_getaffinity(0))) if sys.platform == "linux" else 1
-
-
-class WorkerDiedError(CommandError):
-    """A process of ours was ended from outside."""
-
-    def __init__(self) -> None:
-        super().__init__("one of its processes was ended from outside, perhaps for want of memory")
 
 
 class Workers:

@@ -19,10 +19,11 @@ import numpy as np
 from isal import isal_zlib
 from pydantic_core import to_json
 
+from opencode_runs.errors import BrokenGraphError
 from opencode_runs.report.masking import Masker, holds_hint
 from opencode_runs.traces.record import PER_SAMPLED, CallRecord, EpisodeRecord, TokenNode, TraceRecord, parse_line
 from opencode_runs.trainable.findings import TraceFigures
-from opencode_runs.trainable.samples import BrokenGraphError, branch_paths, trained_branches
+from opencode_runs.trainable.samples import branch_paths, trained_branches
 
 CAPS = tuple(1 << power for power in range(16, 8, -1))
 """Characters of a text that are kept where not all have room, from the most generous on."""

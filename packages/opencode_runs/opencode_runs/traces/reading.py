@@ -16,9 +16,9 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import AliasPath, BaseModel, Field, ValidationError, ValidationInfo, computed_field, field_validator
 
-from opencode_runs.command import BadInputError
+from opencode_runs.errors import BadInputError, LineError, VersionError
 from opencode_runs.progress import Progress
-from opencode_runs.traces.record import EpisodeRecord, LineError, VersionError, parse_line
+from opencode_runs.traces.record import EpisodeRecord, parse_line
 
 TRACES_FILE = "traces.jsonl"
 _MAX_NAMED = 5

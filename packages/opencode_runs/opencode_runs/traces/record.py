@@ -25,6 +25,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, from_json
 
+from opencode_runs.errors import LineError, VersionError
+
 SCHEMA_VERSION = 1
 """The trace schema these models read (`verifiers.v1.trace.TRACE_VERSION` of verifiers 0.4)."""
 STRICT = ConfigDict(strict=True)
@@ -469,20 +471,6 @@ class EpisodeRecord(LinePart):
         if not self.ok:
             return f"its episode failed: {self.errors[-1].type if self.errors else 'another trace'}"
         return None if trace.turns else NO_CALL
-
-
-class LineError(ValueError):
-    """A line that is not an episode; `torn` if it is not even whole JSON."""
-
-    def __init__(self, message: str, *, torn: bool = False) -> None:
-        super().__init__(message)
-        self.torn = torn
-        self.unended = False
-        """Whether no line's end follows it: it is still being written, or its writer was killed."""
-
-
-class VersionError(LineError):
-    """An episode of a trace schema this command cannot read."""
 
 
 def parse_line(line: bytes) -> EpisodeRecord:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opencode_runs.errors import BrokenGraphError
 from opencode_runs.traces.reading import TraceFile, TraceFileReport, TraceReader, find_trace_files, lines_of
 from opencode_runs.traces.record import NO_CALL, EpisodeRecord, TraceRecord
 from opencode_runs.trainable.findings import (
@@ -26,7 +27,7 @@ from opencode_runs.trainable.findings import (
     summed,
 )
 from opencode_runs.trainable.repeats import Repeats, TraceIdentity, canonical, hashable, structural_forks, told_again
-from opencode_runs.trainable.samples import BrokenGraphError, TrainedBranch, branch_paths, trained_branches
+from opencode_runs.trainable.samples import TrainedBranch, branch_paths, trained_branches
 
 _COMPARED = (*SETTINGS, "min_tokens", "chat_template_kwargs")
 MAX_KNOWN = 4000

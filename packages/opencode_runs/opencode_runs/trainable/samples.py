@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from opencode_runs.errors import BrokenGraphError
+
 NodeGraph = Any
 """A trace: `verifiers.v1.trace.Trace`, or what a line of `traces.jsonl` says of one. Of its `nodes`, `parent`,
 `sampled`, `token_ids`, `mask` and `logprobs` are read, as lists or as arrays."""
-
-
-class BrokenGraphError(ValueError):
-    """A node that hangs on itself, on a later node or on none there is: no branch can be walked."""
 
 
 @dataclass(frozen=True)

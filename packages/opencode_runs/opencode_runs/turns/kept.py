@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from opencode_runs.command import BadInputError
+from opencode_runs.errors import BadInputError
 from opencode_runs.traces.record import Origin
 
 MANIFEST, ROW, TRACE, ANSWER, FILES = "turn.json", "row.json", "trace.msgpack", "answer.msgpack", "files"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from opencode_runs.command import BadInputError, NothingUsableError, drawing, number, replacing, short, table
+from opencode_runs.command import drawing, number, replacing, short, table
 from opencode_runs.difficulty.rate import Failure, credible_interval, tries
+from opencode_runs.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.reading import TraceReader, find_trace_files, lines_of
 from opencode_runs.traces.record import BranchOrigin, Origin
 from opencode_runs.turns.kept import KeptTurn, TurnRow, holds_kept_turns, kept_turns

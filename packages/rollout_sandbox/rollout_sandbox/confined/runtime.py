@@ -37,7 +37,8 @@ from rollout_sandbox.confined.process import ConfinedProcess, PipeReader, pipes
 from rollout_sandbox.confined.sandbox import Sandbox
 from rollout_sandbox.confined.users import SandboxUser
 from rollout_sandbox.confined.uv_scripts import prepare_script
-from rollout_sandbox.interface import KeptFiles, NotKept, ProgramLimits, SandboxAbilities
+from rollout_sandbox.errors import NotKept
+from rollout_sandbox.interface import KeptFiles, ProgramLimits, SandboxAbilities
 from rollout_sandbox.programs import program_text
 from rollout_sandbox.provisioning import provisioned
 from rollout_sandbox.toolbox.kept_files import keep, put

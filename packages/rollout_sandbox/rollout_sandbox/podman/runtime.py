@@ -40,7 +40,8 @@ from rollout_sandbox.confined.channel import READ_LIMIT_BYTES, read_answer
 from rollout_sandbox.confined.network import NetworkRelays
 from rollout_sandbox.confined.process import BoundedOutput, ConfinedProcess, PipedProcess, pipes
 from rollout_sandbox.confined.supervisor.processes import COMMAND_VARIABLE
-from rollout_sandbox.interface import KeptFiles, NotKept, SandboxAbilities
+from rollout_sandbox.errors import NotKept
+from rollout_sandbox.interface import KeptFiles, SandboxAbilities
 from rollout_sandbox.podman import engine
 from rollout_sandbox.podman.container import Container, ContainerOptions
 from rollout_sandbox.programs import program_argv, program_text

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import httpx
 from prime_sandboxes import APIClient, Sandbox, SandboxClient
 
-from rollout_sandbox.prime.errors import reason_of
+from rollout_sandbox.prime.sdk_errors import reason_of
 
 OWN_LABEL = "opencode-env"
 """The label of every sandbox that an environment of ours asked for."""

@@ -18,9 +18,10 @@ from typing import Any
 
 from prime_sandboxes import APIError, CreateSandboxRequest, SandboxClient
 
-from rollout_sandbox.prime.errors import SandboxAccessError, http_status, kind_of, reason_of, repeated
+from rollout_sandbox.errors import SandboxAccessError
 from rollout_sandbox.prime.left_behind import OWN_LABEL, delete_sandboxes, list_sandboxes, platform
 from rollout_sandbox.prime.queue import StartRecord, recorded
+from rollout_sandbox.prime.sdk_errors import http_status, kind_of, reason_of, repeated
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.prime")
 

@@ -28,7 +28,7 @@ from verifiers.v1.runtimes.limiters import creation_limiter
 from verifiers.v1.trace import Trace
 from verifiers.v1.utils.scope import run_scope
 
-from rollout_sandbox.prime.errors import TOO_MANY, surely_refused
+from rollout_sandbox.prime.sdk_errors import TOO_MANY, surely_refused
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.prime")
 

@@ -30,21 +30,29 @@ from verifiers.v1.runtimes import PrimeConfig, ProgramResult, RuntimeProcess
 from verifiers.v1.utils.aio import run_shielded
 
 from rollout_sandbox.compat import CustomRuntimeConfig, PrimeBackend, Runtime
-from rollout_sandbox.interface import SandboxAbilities
-from rollout_sandbox.prime import errors
-from rollout_sandbox.prime.errors import (
-    SDK_ERRORS,
-    TOO_MANY,
+from rollout_sandbox.errors import (
     SandboxAccessError,
+    SandboxDiskError,
     SandboxEndedError,
     SandboxGatewayError,
+    SandboxMemoryError,
+    SandboxQuotaError,
+)
+from rollout_sandbox.interface import SandboxAbilities
+from rollout_sandbox.prime.ownership import OwnedClient, Ownership
+from rollout_sandbox.prime.queue import PrimeLimits, StartRecord, prepare, waited_place
+from rollout_sandbox.prime.sdk_errors import (
+    NO_ACCESS,
+    OVER,
+    SDK_ERRORS,
+    TOO_MANY,
+    chain,
     classified,
     http_status,
     kind_of,
+    no_access,
     repeated,
 )
-from rollout_sandbox.prime.ownership import OwnedClient, Ownership
-from rollout_sandbox.prime.queue import PrimeLimits, StartRecord, prepare, waited_place
 from rollout_sandbox.programs import program_argv
 from rollout_sandbox.provisioning import provisioned
 
@@ -69,7 +77,7 @@ _PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 _END_TIMEOUT_S = 20
 
 
-class UnclearEndError(Exception):
+class _UnclearEndError(Exception):
     """The stream did not say how the command ended, though the shell around it ended with `exit_code`."""
 
     def __init__(self, message: str, exit_code: int) -> None:
@@ -77,7 +85,7 @@ class UnclearEndError(Exception):
         self.exit_code = exit_code
 
 
-class KilledError(Exception):
+class _KilledError(Exception):
     """Somebody inside kept the shell around the command from telling its end; what it started is to be killed."""
 
     def __init__(self, message: str, exit_code: int = _KILLED) -> None:
@@ -87,9 +95,9 @@ class KilledError(Exception):
 
 def agent_can_cause(error: SandboxError) -> bool:
     """Whether programs inside can have made a command fail so: neither the platform nor the way there says it."""
-    agents = (UnclearEndError, errors.SandboxMemoryError, errors.SandboxDiskError)
-    others = (SandboxGatewayError, SandboxAccessError, errors.SandboxQuotaError, APIError, SandboxNotRunningError)
-    for one in errors.chain(error):
+    agents = (_UnclearEndError, SandboxMemoryError, SandboxDiskError)
+    others = (SandboxGatewayError, SandboxAccessError, SandboxQuotaError, APIError, SandboxNotRunningError)
+    for one in chain(error):
         if isinstance(one, (*agents, *others)):
             return isinstance(one, agents)
     return True
@@ -107,10 +115,10 @@ async def run_command(
         try:
             process = await _opened(place, name, argv, env, user)
             return await _printed(process)
-        except (*SDK_ERRORS, UnclearEndError) as error:
+        except (*SDK_ERRORS, _UnclearEndError) as error:
             logger.info("prime sandbox %s: the stream of a command was lost: %s", place.sandbox_id, error)
             return await _found_again(place, name, user, error, started=process is not None)
-    except KilledError as killed:
+    except _KilledError as killed:
         await run_shielded(_end(place, f"{COMMAND_ID_VARIABLE}={name}"))
         return ProgramResult(killed.exit_code, "", f"{killed}\n")
     except BaseException:  # cancelled, too: nobody waits for the command any more
@@ -132,27 +140,27 @@ async def _opened(
 
 
 async def _printed(process: Any) -> ProgramResult:
-    """What `remote_run.sh` prints. An `UnclearEndError`: a part of it is missing, or is not what that says; a
-    `KilledError`: it is more than that prints."""
+    """What `remote_run.sh` prints. An `_UnclearEndError`: a part of it is missing, or is not what that says; a
+    `_KilledError`: it is more than that prints."""
     async with contextlib.aclosing(process):
         printed = await _received(process)
         code = await process.wait()
     head, _, rest = printed.partition(b"\n")
     if code:
-        raise UnclearEndError(f"exit code {code}", code)
+        raise _UnclearEndError(f"exit code {code}", code)
     if head == b"full":
-        raise KilledError("the command was not run: no space is left on the sandbox's disk", _NOT_STARTED)
+        raise _KilledError("the command was not run: no space is left on the sandbox's disk", _NOT_STARTED)
     if (ended := _ENDED.fullmatch(head)) is None:
-        raise UnclearEndError(printed[:_HEAD_BYTES].decode(errors="replace").rstrip("\n") or "no word of it", code)
+        raise _UnclearEndError(printed[:_HEAD_BYTES].decode(errors="replace").rstrip("\n") or "no word of it", code)
     exit_code, out, err = map(int, ended.groups())
     if len(rest) != out + err:
-        raise UnclearEndError(f"{len(rest)} of {out + err} bytes of output", code)
+        raise _UnclearEndError(f"{len(rest)} of {out + err} bytes of output", code)
     return ProgramResult(exit_code, rest[:out].decode(errors="replace"), rest[out:].decode(errors="replace"))
 
 
 async def _received(process: Any) -> bytes:
     """The standard output of a process; its standard error is dropped. Any program inside may write to either: too much
-    is a `KilledError`."""
+    is a `_KilledError`."""
     received, room = bytearray(), 2 * OUTPUT_BYTES + _HEAD_BYTES
 
     async def take(stream: Any, kept: bytearray) -> None:
@@ -162,7 +170,7 @@ async def _received(process: Any) -> bytes:
             if room < 0:
                 process.stdout.close()  # or the SDK would keep what comes until the process has ended
                 process.stderr.close()
-                raise KilledError("a program wrote without end to the shell around the command")
+                raise _KilledError("a program wrote without end to the shell around the command")
             kept += chunk
 
     await asyncio.gather(take(process.stdout, received), take(process.stderr, bytearray()))
@@ -184,10 +192,10 @@ async def _found_again(
     while True:
         asked = loop.time()
         if kind_of(last) is SandboxAccessError:
-            raise errors.no_access(last) from last
+            raise no_access(last) from last
         try:
             return await _printed(await _opened(place, name, [f"wait={_WAIT_S}"], {}, user))
-        except UnclearEndError as error:
+        except _UnclearEndError as error:
             if str(error) == "running":
                 silent_since, tries = loop.time(), 0
                 await asyncio.sleep(asked + _WAIT_S - silent_since)  # nothing, unless that was not our program's word
@@ -198,7 +206,7 @@ async def _found_again(
             last = error
             await _require_living(place, last)
         if loop.time() - silent_since > _SILENCE_S:
-            unclear = isinstance(last, UnclearEndError)  # which the way here brings about for moments only
+            unclear = isinstance(last, _UnclearEndError)  # which the way here brings about for moments only
             raise (SandboxEndedError if unclear else SandboxGatewayError)(
                 f"prime sandbox {place.sandbox_id} said nothing of a command's end for {_SILENCE_S:g} s: {last}"
             ) from last
@@ -206,16 +214,16 @@ async def _found_again(
         tries += 1
 
 
-def _require_findable(place: "PrimeSandboxBackend", error: UnclearEndError, lost: Exception, *, started: bool) -> None:
-    """Give up on a command of which the sandbox knows nothing: a `KilledError` if the shell around it had ended, and
+def _require_findable(place: "PrimeSandboxBackend", error: _UnclearEndError, lost: Exception, *, started: bool) -> None:
+    """Give up on a command of which the sandbox knows nothing: a `_KilledError` if the shell around it had ended, and
     nobody wrote the command's end, else a `SandboxError`."""
     if str(error) == "lost":
-        if isinstance(lost, UnclearEndError):
-            raise KilledError("the shell around the command was killed", lost.exit_code or _KILLED) from lost
+        if isinstance(lost, _UnclearEndError):
+            raise _KilledError("the shell around the command was killed", lost.exit_code or _KILLED) from lost
         if not started and kind_of(lost) is SandboxGatewayError:
             raise SandboxGatewayError(f"prime sandbox {place.sandbox_id} could not be told a command: {lost}") from lost
         raise SandboxEndedError(f"prime sandbox {place.sandbox_id} has lost a command: {lost}") from lost
-    if isinstance(lost, UnclearEndError) and lost.exit_code in _NOT_RUN and error.exit_code in _NOT_RUN:
+    if isinstance(lost, _UnclearEndError) and lost.exit_code in _NOT_RUN and error.exit_code in _NOT_RUN:
         raise SandboxEndedError(
             f"prime sandbox {place.sandbox_id} cannot run sh ({error}): its image has none, or lost it"
         ) from error
@@ -228,12 +236,12 @@ async def _require_living(place: "PrimeSandboxBackend", error: Exception) -> Non
         sandbox = await place.client.get(place.sandbox_id)
     except SDK_ERRORS as refusal:
         # By its own status: behind it stands how the command's stream broke.
-        if kind_of(refusal) is SandboxAccessError or errors.http_status(refusal) in errors.NO_ACCESS:
-            raise errors.no_access(refusal) from error
+        if kind_of(refusal) is SandboxAccessError or http_status(refusal) in NO_ACCESS:
+            raise no_access(refusal) from error
         return
-    if sandbox.status in errors.OVER:
+    if sandbox.status in OVER:
         reason = sandbox.error_type or sandbox.status
-        kind = errors.SandboxMemoryError if reason == "OOM_KILLED" else SandboxEndedError
+        kind = SandboxMemoryError if reason == "OOM_KILLED" else SandboxEndedError
         raise kind(f"prime sandbox {place.sandbox_id} ended ({reason}) while a command ran") from error
 
 
@@ -242,8 +250,8 @@ async def _end(place: "PrimeSandboxBackend", mark: str) -> None:
     command = shlex.join(program_argv("remote_end.sh", mark))
     try:
         async with asyncio.timeout(_END_TIMEOUT_S):
-            code = await errors.repeated(lambda: _code_of(place, command))
-    except (*SDK_ERRORS, SandboxError, KilledError) as error:
+            code = await repeated(lambda: _code_of(place, command))
+    except (*SDK_ERRORS, SandboxError, _KilledError) as error:
         logger.warning("prime sandbox %s: a command could not be ended: %s", place.sandbox_id, error)
         return
     if code:

@@ -140,7 +140,7 @@ async def _collected(command: Sequence[str]) -> vf.ProgramResult:
         async with asyncio.TaskGroup() as group:
             heads = [group.create_task(_head(stream)) for stream in (process.stdout, process.stderr)]
         result = vf.ProgramResult(await process.wait(), heads[0].result(), heads[1].result())
-    except* TooMuchOutput:
+    except* _TooMuchOutput:
         result = vf.ProgramResult(_KILLED, "", f"ended because it printed over {_LIMIT_BYTES} bytes")
     finally:
         if process.returncode is None:
@@ -158,7 +158,7 @@ async def _reaped(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-class TooMuchOutput(Exception):
+class _TooMuchOutput(Exception):
     """A stream is over the limit."""
 
 
@@ -167,7 +167,7 @@ async def _head(stream: asyncio.StreamReader) -> str:
     while block := await stream.read(_CHUNK_BYTES):
         data += block
         if len(data) > _LIMIT_BYTES:
-            raise TooMuchOutput
+            raise _TooMuchOutput
     return data.decode(errors="replace")
 
 

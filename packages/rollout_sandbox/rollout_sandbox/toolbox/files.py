@@ -13,7 +13,7 @@ from pathlib import Path
 
 import verifiers.v1 as vf
 
-from rollout_sandbox.outcomes import Outcome
+from rollout_sandbox.errors import SandboxFileError
 from rollout_sandbox.toolbox.archives import unpack_archive
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked
@@ -21,25 +21,6 @@ from rollout_sandbox.toolbox.checked_run import require_alive, run_checked
 Content = str | bytes | Path
 """What a file holds: text, which is written as UTF-8; bytes; or a file of this machine, whose executable bit it
 keeps."""
-
-
-class SandboxFileError(vf.TaskError):
-    """A file of the sandbox cannot be read as asked; an agent can bring that about, so `--env.retries` leaves it alone
-    unless a rule says otherwise."""
-
-    outcome = Outcome(
-        "a hook read a file that is missing, a link or too large",
-        "catch it and look at `.state`; the agent may have done that",
-        again=False,
-    )
-
-    def __init__(self, message: str, state: FileState) -> None:
-        super().__init__(message)
-        self.state = state
-        """What stands there instead."""
-
-    def __reduce__(self) -> tuple[type["SandboxFileError"], tuple[str, FileState]]:
-        return type(self), (str(self), self.state)
 
 
 async def upload_file(runtime: vf.Runtime, path: str, local_path: str | Path) -> None:

@@ -19,7 +19,8 @@ from typing import Any, BinaryIO, Protocol
 
 from verifiers.v1.errors import SandboxError
 
-from rollout_sandbox.interface import ChildrenRun, KeptFiles, NotKept
+from rollout_sandbox.errors import ChildrenRun, NotKept
+from rollout_sandbox.interface import KeptFiles
 from rollout_sandbox.surrogates import whole_text
 
 INDEX = "index.gz"

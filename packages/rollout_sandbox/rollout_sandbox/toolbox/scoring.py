@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import verifiers.v1 as vf
 
 from rollout_sandbox.compat import abilities_of
-from rollout_sandbox.outcomes import Outcome
+from rollout_sandbox.errors import ScoringError, ScoringTimeout
 
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
@@ -34,18 +34,6 @@ _AGENTS = "_opencode_agents_own"
 _EXEMPT = "_opencode_exempt"
 _DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _RESOURCES = _DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN}
-
-
-class ScoringError(vf.TaskError):
-    """Scoring could not be done, whatever the agent made; the message says what to do. Recorded with the stop
-    `scoring_error`. Raised while reading what the agent made it is like any error there: see `not_the_agents`."""
-
-    outcome = Outcome(
-        "scoring fails on a neutral answer as well, in an untouched sandbox where one is needed, or that could not be "
-        "tried: the row, its tests, a rubric's code, or the judge is at fault",
-        "what the message names; in the confined sandbox tests cannot fetch tools: use an image",
-        again=False,
-    )
 
 
 @contextlib.contextmanager
@@ -135,14 +123,6 @@ class SecondSandboxOptions:
 
 
 Provider = Callable[[SecondSandboxOptions], contextlib.AbstractAsyncContextManager[vf.Runtime]]
-
-
-class ScoringTimeout(Exception):
-    """The time was over; `agents`: the agent's own time used it, as it went on in the end, or was half of it."""
-
-    def __init__(self, message: str, *, agents: bool = False) -> None:
-        super().__init__(message)
-        self.agents = agents
 
 
 class Scoring:

@@ -20,7 +20,8 @@ from functools import partial
 from typing import Any
 
 from mathverdict.bounded import BROKE_DOWN, DEADLINE_SIGNAL, in_child
-from mathverdict.verdict import EmptyReference, verify_text
+from mathverdict.errors import EmptyReference
+from mathverdict.verdict import verify_text
 
 READY = "opencode-rubrics scorer"
 """The first line of output: from here on the interpreter and the libraries are known to work."""

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from mathverdict.bounded import cpu_deadline, limit_memory
-from mathverdict.verdict import EmptyReference, stated_answer, verify_text
+from mathverdict.errors import EmptyReference
+from mathverdict.verdict import stated_answer, verify_text
 
 _PR_SET_PDEATHSIG = 1
 _HALF = 3

@@ -50,11 +50,12 @@ from opencode_env.cli_agent.classification import overflowed, require_model_call
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.interception import own_calls
 from opencode_env.cli_agent.interception.conversations import history_forks
-from opencode_env.cli_agent.outcomes import ConfigurationError, RunOutcome
+from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.progress import run_started
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
+from opencode_env.errors import ConfigurationError
 
 EVENTS_TAIL_BYTES = 256 * 1024
 """How much of the end of the event stream is read: more than the largest single event."""

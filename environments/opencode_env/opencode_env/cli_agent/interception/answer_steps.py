@@ -31,6 +31,7 @@ from verifiers.v1.types import Response
 from opencode_env.cli_agent.interception.chat_answers import quoted, said_error, stream_parser, unusable
 from opencode_env.cli_agent.interception.gateway import Call, error_answer
 from opencode_env.cli_agent.traces import OF_THE_RUN
+from opencode_env.errors import NoJsonError
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -285,15 +286,6 @@ def _seconds(header: tuple[str, str]) -> float:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:
         return 0.0
-
-
-class NoJsonError(Exception):
-    """An endpoint answered a request for a whole answer with what is not JSON."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        kind = response.headers.get("content-type", "no content type")
-        super().__init__(f"the endpoint answered {response.status_code} with {kind}")
-        self.text = response.text
 
 
 def as_failed_call(call: Call, error: Exception) -> Exception:

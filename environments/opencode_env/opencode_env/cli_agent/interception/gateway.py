@@ -30,6 +30,7 @@ from opencode_env.cli_agent.interception.request_rules import ModelRequests, ech
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.interception.tunnel import OpenTunnel
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.errors import RequestRefused
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
@@ -75,14 +76,6 @@ class GatewayConfig(BaseConfig):
     ask_streamed: bool = True
     """Ask a chat endpoint for a stream where the agent asks for one. False asks for the whole answer at once, for an
     endpoint that does not stream, or whose streams lack log-probabilities; the agent gets a stream either way."""
-
-
-class RequestRefused(ValueError):
-    """A request that a provider would not take either; it was never a model call. The message is for the caller."""
-
-    def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class CallAnswered(Exception):

@@ -38,7 +38,6 @@ from opencode_env.cli_agent.interception.gateway import (
     CallAnswered,
     Gateway,
     GatewayConfig,
-    RequestRefused,
     RolloutOf,
     error_answer,
 )
@@ -47,6 +46,7 @@ from opencode_env.cli_agent.interception.masking import Masking, keys_of
 from opencode_env.cli_agent.interception.request_steps import BODY_IDLE_SECONDS
 from opencode_env.cli_agent.interception.served_dialect import call_of, served
 from opencode_env.cli_agent.interception.tunnel import watched
+from opencode_env.errors import RequestRefused
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 

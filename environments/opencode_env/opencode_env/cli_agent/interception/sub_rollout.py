@@ -23,16 +23,13 @@ from verifiers.v1.types import AssistantMessage, Request
 
 from opencode_env.cli_agent.interception.conversations import history_forks
 from opencode_env.cli_agent.interception.limits import MAX_TRACE, CallSlots, CallTally, TraceBytes
+from opencode_env.errors import RoleRefused
 
 ROLE_HEADER = "X-RLM-Role"
 """`sub` for a one-shot sub-LLM call or a sub-agent, else `main`, in any case; without it it is the main agent's."""
 
 DEPTH_HEADER = "X-RLM-Depth"
 """How many sub-agents deep the conversation of a `sub` request is; absent in one-shot calls."""
-
-
-class RoleRefused(ValueError):
-    """The routing headers of a request mean nothing."""
 
 
 @dataclass(frozen=True)

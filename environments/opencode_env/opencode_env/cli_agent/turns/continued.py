@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opencode_runs.command import BadInputError
+from opencode_runs.errors import BadInputError
 from opencode_runs.traces.record import Origin
 from opencode_runs.turns.kept import ANSWER, FILES, TRACE, KeptTurn, TurnRow, read_turn
 from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer

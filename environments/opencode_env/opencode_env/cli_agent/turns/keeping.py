@@ -27,7 +27,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
 
-from opencode_runs.command import BadInputError
+from opencode_runs.errors import BadInputError
 from opencode_runs.traces.record import Origin
 from opencode_runs.turns.kept import (
     ANSWER,
@@ -47,8 +47,9 @@ from pydantic import BeforeValidator, ByteSize, Field, field_validator
 from pydantic_config import BaseConfig
 from pydantic_core import to_json
 from rollout_sandbox.compat import abilities_of
+from rollout_sandbox.errors import ChildrenRun, NotKept
 from rollout_sandbox.file_lock import private_directory, try_lock
-from rollout_sandbox.interface import ChildrenRun, KeptFiles, NotKept, SandboxAbilities
+from rollout_sandbox.interface import KeptFiles, SandboxAbilities
 from rollout_sandbox.podman import is_ours
 from rollout_sandbox.toolbox.kept_files import FILE_BYTES
 from verifiers.v1.agent import Agent

@@ -23,7 +23,16 @@ from prime_sandboxes import (
 from pydantic import ValidationError
 from verifiers.v1.errors import SandboxError
 
-from rollout_sandbox.outcomes import Outcome
+from rollout_sandbox.errors import (
+    SandboxAccessError,
+    SandboxDiskError,
+    SandboxEndedError,
+    SandboxGatewayError,
+    SandboxImageError,
+    SandboxMemoryError,
+    SandboxNotReadyError,
+    SandboxQuotaError,
+)
 
 OVER = ("TERMINATED", "ERROR", "TIMEOUT")
 """What the platform calls a sandbox that is over."""
@@ -41,61 +50,6 @@ _PAUSES_S = (0.5, 2.0)
 _KEY = "the key, or its team, is not let in: set PRIME_API_KEY or run `prime login`, and PRIME_TEAM_ID for a team's"
 
 ResultT = TypeVar("ResultT")
-
-
-class SandboxAccessError(SandboxError):
-    """The platform does not let the key in, or not to this (401, 403): a person has to mend that, so that nothing is
-    tried again."""
-
-    outcome = Outcome(
-        "Prime does not take the key, or the account may not do that", "the key; the account", again=False
-    )
-
-
-class SandboxQuotaError(SandboxError):
-    """The account may have no more sandboxes: a person has to pay or to ask for more, or a run to want fewer."""
-
-
-class SandboxImageError(SandboxError):
-    """The image cannot be pulled or built: its name is wrong, or the registry did not answer."""
-
-
-class SandboxNotReadyError(SandboxError):
-    """The sandbox did not come up in time, or ended before it was up."""
-
-
-class SandboxMemoryError(SandboxError):
-    """The sandbox was ended for want of memory, which an agent can bring about."""
-
-    outcome = Outcome("a Prime sandbox ran out of memory or disk", "a larger one; the agent can fill it", again=False)
-
-
-class SandboxDiskError(SandboxError):
-    """Nothing can be written into the sandbox: its disk is full, which an agent can bring about."""
-
-    outcome = SandboxMemoryError.outcome
-
-
-class SandboxEndedError(SandboxError):
-    """The sandbox failed under its rollout, or says nothing sound of a command's end: its lifetime was over, its
-    machine went, or its agent did that."""
-
-    outcome = Outcome(
-        "after a tool call the sandbox is gone, or failed, or processes could not be ended, wherever it is noticed; or "
-        "a Prime sandbox ended and does not say why",
-        "programs of the agent's can do that; more memory, or an agent that is not root; a rule of `--env.retries`",
-        again=False,
-    )
-
-
-class SandboxGatewayError(SandboxError):
-    """The platform or its gateway did not answer, or not soundly (5xx, 408, 429, a broken connection, a page that
-    is not its)."""
-
-    outcome = Outcome(
-        "Prime did not answer soundly; what can be repeated was tried three times",
-        "`--env.retries` with a rule for it (`configs/eval/prime.toml`)",
-    )
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
