@@ -8,6 +8,7 @@ LIBC = glibc
 
 help:
 	@echo "make demo   evaluate the sample tasks: real OpenCode, local sandboxes, scripted model (no account needed)"
+	@echo "make demo MODEL=name URL=url  the same with your own model (ARGS=\"-- further options of vf-eval\")"
 	@echo "make test   run the whole test suite"
 	@echo "make test-failed  those that failed there once more, one by one"
 	@echo "make test-quick  what starts no sandbox, no agent and no Python: after each edit"
@@ -22,7 +23,7 @@ help:
 	@echo "make openenv  make deploy/openenv/* ready for \`openenv build\`"
 
 demo: setup
-	@$(RUN) python -m opencode_env.demo
+	@$(RUN) python -m opencode_env.demo $(if $(MODEL),--model "$(MODEL)") $(if $(URL),--url "$(URL)") $(ARGS)
 
 test: setup-tests
 	@$(RUN) pytest

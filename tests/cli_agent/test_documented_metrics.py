@@ -15,6 +15,7 @@ from verifiers.v1.types import Tool, UserMessage
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "rewards.md").read_text()
 OF_RUBRICS = {"verify_passed", "verify_total"}
+WHERE_TOLD = {"spelled_calls"}
 
 
 def named(text: str) -> set[str]:
@@ -35,4 +36,4 @@ def test_a_metric_is_every_agents_or_is_named_as_opencodes() -> None:
     offered = [Tool(name=name, description="", parameters={}) for name in BUILT_IN_TOOLS]
     trace.nodes.append(MessageNode(message=UserMessage(content="x"), tools=offered))
     assert named(exceptions) == rollout_metrics(trace).keys()
-    assert listed == every | named(exceptions) | OF_RUBRICS
+    assert listed == every | named(exceptions) | OF_RUBRICS | WHERE_TOLD

@@ -80,6 +80,7 @@ async def test_main_and_sub_keep_their_own_when_both_seats_ask(tmp_path: Path) -
     assert played.problems == []
     for trace in (played.main, played.sub):
         assert_aligned(trace)
+    assert played.main.metrics["spelled_calls"] == played.main.metrics["sub_llm_spelled_calls"] == 0
 
 
 @pytest.mark.usefixtures("light_opencode")
@@ -88,6 +89,7 @@ async def test_a_seat_that_does_not_ask_keeps_nothing_also_where_the_other_does(
     steps = [episodes.task("look there"), Reply(text="Done.")]
     played = await episodes.play(tmp_path, steps, sub, options={"sub": ASKS})
     assert answer_steps.LOGPROBS_RECORD not in played.main.info
+    assert "spelled_calls" not in played.main.metrics
     assert_aligned(played.sub)
 
 

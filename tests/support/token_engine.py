@@ -26,6 +26,8 @@ class Says:
 
     text: str = ""
     """Everything that is sampled, but for the token with which it stops."""
+    spelled: str = ""
+    """What is sampled behind it, marks too in ordinary tokens."""
     stops: bool = True
     """Whether that token is sampled; else the answer is cut off at its length."""
     spoil: Callable[[Choice], None] | None = None
@@ -93,13 +95,13 @@ class TokenEngine:
         """What tokens say."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
 
-    def sample(self, text: str, seed: int) -> list[int]:
-        """Tokens that say a text; words are cut where a tokenizer would not cut them."""
+    def sample(self, text: str, seed: int, *, spelled: bool = False) -> list[int]:
+        """Tokens that say a text, marks too where they are spelled; words are cut where a tokenizer would not."""
         ids: list[int] = []
         lengths = random.Random(seed)
-        for part in _MARK.split(text):
+        for part in [text] if spelled else _MARK.split(text):
             while part:
-                length = len(part) if _MARK.fullmatch(part) else lengths.choice((1, 1, 2, 3, 5))
+                length = len(part) if _MARK.fullmatch(part) and not spelled else lengths.choice((1, 1, 2, 3, 5))
                 ids += self.tokenizer.encode(part[:length], add_special_tokens=False)
                 part = part[length:]
         assert self.text(ids) == text
@@ -120,7 +122,8 @@ class TokenEngine:
             return web.json_response({"error": {"message": says.refuses, "code": 400}}, status=400)
         family = self._sub_family if model == SUB_MODEL else self._family
         stop = family.stop(says.text) if says.stops else ""
-        completion = self.sample(says.text + stop, self.asked)
+        completion = self.sample(says.text, self.asked)
+        completion += self.sample(says.spelled, self.asked, spelled=True) + self.sample(stop, self.asked)
         logprobs = self.logprobs(prompt, completion, body["sampling_params"])
         pairs = zip(completion, logprobs, strict=True)
         content = [

@@ -1,4 +1,5 @@
-"""`python -m opencode_env.demo`: the sample tasks, real OpenCode, local sandboxes, and a scripted model; no account.
+"""`python -m opencode_env.demo`: the sample tasks, real OpenCode, local sandboxes, and a scripted model; no account. Or
+a model of the user's own.
 
 It runs the installed `vf-eval` command as a user would.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from opencode_runs.command import say
 from rollout_sandbox.confined import require_bubblewrap
+from rollout_sandbox.told import without_credentials
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.trace import WireTrace
 from verifiers.v1.utils.trace_store import read_episodes
@@ -28,34 +30,54 @@ _EXAMPLES = """\
 examples:
   python -m opencode_env.demo
   python -m opencode_env.demo --samples fix-median write-roman --rollouts 4 --success-rate 0.5 --concurrency 4
+  python -m opencode_env.demo --model qwen3:4b --url http://127.0.0.1:11434/v1 -- --sampling.max-tokens 1024
 """
+
+_OWN_MODEL = [
+    "--env.agent.harness.context-window",
+    "auto",
+    "--sampling.max-tokens",
+    "2048",
+    "--env.agent.max-turns",
+    "20",
+]
+"""Of a model that may be small and slow: answers fit into its window, and no rollout goes on for long."""
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m opencode_env.demo",
         description="Evaluate the sample tasks with the real OpenCode in confined local sandboxes against a scripted "
-        "model. Nothing leaves this machine.",
+        "model, with which nothing leaves this machine, or a model of your own.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = [sample.id for sample in load_samples()]
+    parser.add_argument("--model", help="name of your own model at --url (default: the scripted model)")
+    parser.add_argument("--url", help="base URL of its OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1")
     parser.add_argument("--samples", nargs="+", choices=names, metavar="ID", help="samples to play (default: all)")
     parser.add_argument("--rollouts", "-r", type=int, default=1, help="rollouts per task (default: %(default)s)")
-    parser.add_argument("--concurrency", "-c", type=int, default=2, help="rollouts at once (default: %(default)s)")
     parser.add_argument(
-        "--success-rate", type=float, default=0.7, help="share of solved rollouts (default: %(default)s)"
+        "--concurrency", "-c", type=int, help="rollouts at once (default: 2 with the scripted model, else 1)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the outcomes (default: %(default)s)")
+    parser.add_argument(
+        "--success-rate", type=float, default=0.7, help="share that the scripted model solves (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of its outcomes (default: %(default)s)")
     parser.add_argument("--output-dir", type=Path, default=Path("outputs"), help="where runs go (default: %(default)s)")
+    parser.add_argument("further", nargs="*", metavar="-- OPTION", help="further options of vf-eval, behind --")
     return parser
 
 
 async def run_demo(options: argparse.Namespace) -> int:
     """Run the evaluation, and name the page that shows it; returns the process's exit code."""
-    async with ScriptedModel(SamplesPolicy(options.success_rate, options.seed)) as model:
-        say(f"model: {LABEL}, at {model.base_url}")
-        code, run = await _evaluate(options, model.base_url)
+    if options.model:
+        say(f"model: {options.model}, at {without_credentials(options.url)}")
+        code, run = await _evaluate(options, options.model, options.url, [*_OWN_MODEL, *options.further])
+    else:
+        async with ScriptedModel(SamplesPolicy(options.success_rate, options.seed)) as model:
+            say(f"model: {LABEL}, at {model.base_url}")
+            code, run = await _evaluate(options, MODEL_ID, model.base_url, options.further)
     if code != 0:
         say(f"vf-eval failed with exit code {code}: its messages are above")
         return code
@@ -69,12 +91,12 @@ async def _show(run: Path) -> None:
     await process.wait()
 
 
-async def _evaluate(options: argparse.Namespace, base_url: str) -> tuple[int, Path]:
+async def _evaluate(options: argparse.Namespace, model: str, base_url: str, further: Sequence[str]) -> tuple[int, Path]:
     """Run `vf-eval opencode-env`, with what it says of each rollout and of the run; returns its exit code and the run
     directory."""
     name = f"demo-{os.getpid()}"
-    argv = ["opencode-env", "-m", MODEL_ID, "--client.base-url", base_url, "--no-push", "--no-rich"]
-    argv += ["-r", str(options.rollouts), "-c", str(options.concurrency)]
+    argv = ["opencode-env", "-m", model, "--client.base-url", base_url, "--no-push", "--no-rich"]
+    argv += ["-r", str(options.rollouts), "-c", str(options.concurrency or (1 if options.model else 2)), *further]
     argv += ["--select.include.ids", json.dumps(options.samples)] if options.samples else []
     argv += ["--output-dir", str(options.output_dir), "--run.name", name]
     say("running: vf-eval " + shlex.join(argv))
@@ -105,7 +127,10 @@ def _vf_eval() -> Sequence[str]:
 
 def main() -> None:
     """Entry point; a missing prerequisite is one line."""
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
+    if bool(options.model) != bool(options.url):
+        parser.error("your own model needs both: --model NAME and --url URL (make demo MODEL=NAME URL=URL)")
     try:
         require_bubblewrap()
     except RolloutError as error:

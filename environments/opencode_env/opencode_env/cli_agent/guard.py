@@ -43,6 +43,7 @@ from opencode_env.cli_agent.classification import (
 from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, PARTIAL, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
+from opencode_env.cli_agent.interception.spelled_calls import spelled_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
 from opencode_env.cli_agent.outcomes import AgentErrors, RunOutcome, flags_of_outcomes
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
@@ -284,6 +285,14 @@ class GuardedSession(HarnessSession):
             if (side := self._rollout.live_sub) is not None:
                 await side.end()
             self.trace.record_metrics(agent_metrics(self.trace, self._error, self._outcomes))
+            self.trace.record_metrics(await self._spelled_calls())
+
+    async def _spelled_calls(self) -> dict[str, float]:
+        """The metrics of both sides' calls that text and tokens read differently, as far as that can be told."""
+        told = {"spelled_calls": await spelled_calls(self.ctx, self.trace)}
+        if (side := self._rollout.sub) is not None:
+            told["sub_llm_spelled_calls"] = await spelled_calls(side.session.ctx, side.trace)
+        return {name: count for name, count in told.items() if count is not None}
 
 
 def agent_metrics(trace: AnyTrace, error: RolloutError | None, ended: Collection[Outcome] = ()) -> dict[str, float]:

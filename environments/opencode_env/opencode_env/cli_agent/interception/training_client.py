@@ -84,6 +84,23 @@ class _Lenient:
         offered = {tool["function"]["name"] for tool in tools or ()}
         return replace(parsed, tool_calls=[_handed_on(call, offered) for call in parsed.tool_calls])
 
+    def spelled_calls(self, prompt_ids: list[int], token_ids: list[int], tools: Sequence[Any]) -> int:
+        """How many sound calls more an answer would hold if each mark in its text were the token that it spells."""
+        stops = self.get_stop_token_ids()  # type: ignore[attr-defined]
+
+        def calls(ids: list[int]) -> int:
+            try:
+                read = super(_Lenient, self).parse_response  # type: ignore[misc]
+                parsed: ParsedResponse = read(ids, tools=tools, prompt_ids=prompt_ids)
+            except (ValueError, RecursionError):
+                return 0
+            return sum(call.status == ToolCallParseStatus.OK for call in parsed.tool_calls)
+
+        said = [token for token in token_ids if token not in stops]
+        text = self.read_with.decode(said, skip_special_tokens=False)
+        spelled = [token for token in self.read_with.encode(text, add_special_tokens=False) if token not in stops]
+        return 0 if spelled == said else max(0, calls(spelled) - calls(said))
+
     def bridge_to_next_turn(
         self, previous_prompt_ids: list[int], previous_completion_ids: list[int], new_messages: Any, **options: Any
     ) -> RenderedTokens | None:
@@ -171,6 +188,17 @@ _known: dict[tuple[Any, ...], RendererAbilities] = {}
 """By what a renderer is built from: trying one takes a moment, and every rollout asks."""
 
 
+def renderers_of(client: TrainClientConfig, ctx: ModelContext) -> ElasticRendererPool:
+    """The lenient renderers of a training client, which the process shares."""
+    config = with_lenient_renderer(client)
+    return ElasticRendererPool(
+        config.renderer_model_name or ctx.model,
+        config.renderer,
+        chat_template_kwargs=ctx.sampling.model_dump(exclude_none=True).get("chat_template_kwargs"),
+        multiplex=config.multiplex,
+    )
+
+
 async def renderer_abilities(ctx: ModelContext) -> RendererAbilities | None:
     """What the renderer of a training client can do; None for any other client.
 
@@ -179,13 +207,7 @@ async def renderer_abilities(ctx: ModelContext) -> RendererAbilities | None:
     """
     if not isinstance(ctx.client, TrainClientConfig):
         return None
-    config = with_lenient_renderer(ctx.client)
-    pool = ElasticRendererPool(
-        config.renderer_model_name or ctx.model,
-        config.renderer,
-        chat_template_kwargs=ctx.sampling.model_dump(exclude_none=True).get("chat_template_kwargs"),
-        multiplex=config.multiplex,
-    )
+    pool = renderers_of(ctx.client, ctx)
     if pool.key not in _known:
         try:
             async with pool.acquire() as slot:
