@@ -42,7 +42,6 @@ OWN_RUBRICS: Mapping[str, str] = {
 }
 """Import path by id; an entry point of the same name is never looked at."""
 
-_THIRD_PARTY = "third-party"
 _live: dict[tuple[type[RubricConfig], str], Rubric[Any]] = {}
 _holders = 0
 
@@ -83,18 +82,13 @@ def _listed(names: Iterable[str]) -> str:
 def read_rubric_config(value: object) -> object:
     """The configuration that a mapping with a `type` describes, of the class that belongs to that rubric.
 
-    `{type = "third-party", rubric = ID, options = {…}}` is another spelling of `{type = ID, …}`. Anything but a mapping
-    is returned as it is, for pydantic to accept or to refuse.
-
-    A `ValueError` if there is no such rubric, or its class refuses the options, or a finished configuration names no
-    rubric, so that no other process could find it.
+    Anything but a mapping is returned as it is, for pydantic to accept or to refuse. A `ValueError` if there is no such
+    rubric, or its class refuses the options, or a finished configuration names no rubric and is lost elsewhere.
     """
     if not isinstance(value, Mapping):
         if isinstance(value, RubricConfig) and not value.type:
             raise ValueError(f'{type(value).__name__} says not which rubric it is for: give it type="module:Class"')
         return value
-    if value.get("type") == _THIRD_PARTY:
-        value = _spelled_out(value)
     ident = value.get("type")
     if not isinstance(ident, str) or not ident:
         raise ValueError(f"a rubric needs a `type`: {_listed(OWN_RUBRICS)}, or another package's")
@@ -104,26 +98,13 @@ def read_rubric_config(value: object) -> object:
     return config_type.model_validate(options).model_copy(update={"type": ident})
 
 
-def _spelled_out(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    options = value.get("options", {})
-    options = _from_json(options) if isinstance(options, str) else options
-    if value.keys() - {"type", "rubric", "options"} or not isinstance(options, Mapping):
-        raise ValueError(f'a rubric of the type "{_THIRD_PARTY}" has `rubric`, its id, and a table `options`')
-    return {**options, "type": value.get("rubric")}
-
-
 def _parsed(config_type: type[RubricConfig], name: str, option: object) -> object:
-    """The option, which is typed only here."""
+    """The option, which is typed only here: a list or a table of the command line is read from JSON if it is some."""
     field = config_type.model_fields.get(name)
     if field is None or not isinstance(option, str) or not option.startswith(("[", "{")):
         return option
     if not any(get_origin(kind) in (list, dict) for kind in (field.annotation, *get_args(field.annotation))):
         return option
-    return _from_json(option)
-
-
-def _from_json(option: str) -> object:
-    """What a list or a table of the command line is; a text that is not JSON is returned as it is."""
     try:
         return json.loads(option)
     except ValueError:

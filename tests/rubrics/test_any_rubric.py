@@ -74,9 +74,6 @@ def test_a_rubric_on_the_command_line_takes_the_options_of_its_own_class(tmp_pat
     assert isinstance(parsed([f"{prefix}.type", "group", f"{prefix}.members", members]), RubricGroupConfig)
     ours = [f"{prefix}.type=remote-hybrid-math", f"{prefix}.scorer-timeout", "12", f"{prefix}.judge-model", "m"]
     assert parsed(ours) == RemoteHybridMathConfig(scorer_timeout=12, judge_model="m")
-    apart = [f"{prefix}.type=third-party", f"{prefix}.rubric", LENGTH, f"{prefix}.options.most", "5"]
-    assert parsed(apart) == length(5)
-    assert parsed([*apart[:3], f"{prefix}.options", '{"most": 5}']) == length(5)
 
 
 @pytest.mark.usefixtures("programs")
@@ -84,7 +81,6 @@ def test_a_configuration_travels_to_another_process_and_finds_its_rubric_there(t
     configs: list[dict[str, Any]] = [
         {"type": LENGTH, "most": 7},
         {"type": WORDS, "words": ["x"]},
-        {"type": "third-party", "rubric": LENGTH, "options": {"most": 7}},
         {"type": "group", "members": [{"rubric": {"type": LENGTH, "most": 7}, "weight": 2.0}]},
         {"type": "group", "members": [{"rubric": {"type": "remote-hybrid-math"}, "weight": 2}]},
         {"type": "answer", "answer_path": "/a"},
@@ -109,12 +105,11 @@ def test_a_configuration_travels_to_another_process_and_finds_its_rubric_there(t
     assert done.stdout.splitlines() == wires
 
 
-async def test_by_either_name_it_scores_with_its_options() -> None:
+async def test_it_scores_with_its_options_and_equal_ones_share_a_rubric() -> None:
     async with rubrics_in_use():
         assert (await score(live_rubric(read(type=LENGTH, most=2)), None, "4", "12")).reward == 1.0
         assert (await score(live_rubric(read(type=LENGTH, most=2)), None, "4", "123")).reward == 0.0
-        apart = read(type="third-party", rubric=LENGTH, options={"most": 2})
-        assert live_rubric(apart) is live_rubric(read(type=LENGTH, most=2))
+        assert live_rubric(read(type=LENGTH, most=2)) is live_rubric(read(type=LENGTH, most=2))
 
 
 async def test_a_rubric_of_ours_that_somebody_changed_is_theirs_under_its_own_id() -> None:
@@ -177,9 +172,8 @@ def test_a_configuration_made_in_python_names_its_rubric() -> None:
 
 def test_a_group_takes_any_rubric_but_a_group() -> None:
     inner = {"type": "group", "members": [{"rubric": {"type": "answer"}}]}
-    for member in (inner, {"type": "third-party", "rubric": "group", "options": {"members": inner["members"]}}):
-        with pytest.raises(ValidationError, match="a group cannot be a member of a group"):
-            read(type="group", members=[{"rubric": member}])
+    with pytest.raises(ValidationError, match="a group cannot be a member of a group"):
+        read(type="group", members=[{"rubric": inner}])
 
 
 def test_a_row_brings_another_packages_rubric(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""Groups of rubrics, and rubrics of other packages under the type `third-party`."""
-
-from pathlib import Path
-from typing import Any
+"""Groups of rubrics, and what keeps one from scoring or from being read."""
 
 import pytest
 import verifiers.v1 as vf
@@ -10,7 +7,7 @@ from pydantic import ValidationError
 
 from tests.rubrics.conftest import CheckedData, trace_of
 from tests.rubrics.math_support import score
-from tests.rubrics.test_any_rubric import HERE, LENGTH, announce, read
+from tests.rubrics.test_any_rubric import LENGTH
 
 
 def group(*members: dict[str, object]) -> RubricGroupConfig:
@@ -21,7 +18,7 @@ def group(*members: dict[str, object]) -> RubricGroupConfig:
 async def test_a_group_weighs_and_records_the_rewards_of_all_its_members() -> None:
     config = group(
         {"rubric": {"type": "hybrid-math", "max_workers": 1}, "weight": 0.75},
-        {"rubric": {"type": "third-party", "rubric": LENGTH, "options": {"most": 3}}, "weight": 0.25},
+        {"rubric": {"type": LENGTH, "most": 3}, "weight": 0.25},
         {"rubric": {"type": "hybrid-math", "max_workers": 1, "timeout_seconds": 4}, "weight": 0},
     )
     async with rubrics_in_use():
@@ -39,7 +36,7 @@ async def test_a_group_weighs_and_records_the_rewards_of_all_its_members() -> No
 
 
 async def test_a_member_that_cannot_score_fails_the_whole_and_keeps_what_was_recorded() -> None:
-    config = group({"rubric": {"type": "third-party", "rubric": LENGTH}}, {"rubric": {"type": "hybrid-math"}})
+    config = group({"rubric": {"type": LENGTH}}, {"rubric": {"type": "hybrid-math"}})
     async with rubrics_in_use():
         data = CheckedData(prompt="?", answer=None)
         trace = trace_of(data, "short")
@@ -52,32 +49,3 @@ async def test_a_member_that_cannot_score_fails_the_whole_and_keeps_what_was_rec
 def test_an_empty_group_is_refused() -> None:
     with pytest.raises(ValidationError, match="at least one member"):
         group()
-
-
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        ({"rubric": LENGTH, "options": {"least": 2}}, "least"),
-        ({"rubric": LENGTH, "options": {"most": "many"}}, "most"),
-        ({"rubric": f"{HERE}:NoRubric"}, "is not a rubric class"),
-        ({"rubric": f"{HERE}:Missing"}, "cannot be imported"),
-        ({"rubric": "no_such_package:Rubric"}, "cannot be imported"),
-        ({"rubric": "nobody-announced-this"}, "no installed package announces"),
-        ({"rubric": LENGTH, "most": 2}, "a table `options`"),
-        ({"rubric": LENGTH, "options": "most"}, "a table `options`"),
-    ],
-)
-def test_a_wrong_rubric_of_another_package_is_refused_with_the_reason(fields: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError, match=problem):
-        read(type="third-party", **fields)
-
-
-async def test_a_package_announces_its_rubric_by_an_entry_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    announce(tmp_path, "somebodys_rubrics", f"length = {LENGTH}")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    config = read(type="third-party", rubric="length", options={"most": 2})
-    async with rubrics_in_use():
-        assert (await score(live_rubric(config), None, "4", "12")).reward == 1.0
-        assert (await score(live_rubric(config), None, "4", "123")).reward == 0.0
