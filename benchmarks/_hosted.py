@@ -16,7 +16,7 @@ from opencode_env.agents.opencode.builds import DEFAULT_VERSION, ensure_build, h
 from opencode_env.agents.opencode.config import PROVIDER, build_config, render_config
 from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.agents.opencode.state import program, segment_prompt, state_archive
-from rollout_sandbox.toolbox.archives import archive_arguments
+from rollout_sandbox.toolbox.files import archive_arguments
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.env import RunSlot

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnvConfig
-from opencode_rlm.config import OpenCodeRLMEnvConfig
+from opencode_rlm.env import OpenCodeRLMEnvConfig
 from renderers.base import MODEL_RENDERER_MAP
 from rollout_sandbox.compat import AFTER_0_4_0
 from verifiers.v1.cli.eval.main import main

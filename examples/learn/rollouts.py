@@ -19,8 +19,7 @@ from opencode_env.cli_agent.seats import local_seat
 from opencode_env.taskset import OpenCodeTask
 from opencode_env.taskset.config import OpenCodeTaskConfig
 from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_rlm.config import OpenCodeRLMEnvConfig, OpenCodeRLMHarnessConfig
-from opencode_rlm.env import OpenCodeRLMEnv
+from opencode_rlm.env import OpenCodeRLMEnv, OpenCodeRLMEnvConfig, OpenCodeRLMHarnessConfig
 from opencode_runs.trainable.samples import TrainingSample, training_samples
 from opencode_runs.turns.kept import TurnRow, kept_turns
 from renderers import Qwen3RendererConfig

@@ -24,10 +24,10 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from rollout_sandbox.compat import abilities_of, lift_network
 from rollout_sandbox.errors import ScoringError
 from rollout_sandbox.told import task_name
-from rollout_sandbox.toolbox.archives import unpack_archive, unpack_new
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_checked, run_for
 from rollout_sandbox.toolbox.command import CommandResult, run_command
+from rollout_sandbox.toolbox.files import unpack_archive, unpack_new
 from rollout_sandbox.toolbox.scoring import Scoring, SecondSandboxOptions, scoring_of
 from rollout_sandbox.toolbox.scoring_home import ScoringHome, scoring_home
 from rollout_sandbox.toolbox.workdir import workdir_of

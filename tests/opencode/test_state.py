@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 from opencode_env.agents.opencode.state import CONFIG_DIR, Picture, SegmentPrompt, program, segment_files, state_archive
-from rollout_sandbox.toolbox.archives import archive_arguments
+from rollout_sandbox.toolbox.files import archive_arguments
 
 
 def unpacked(archive: bytes) -> dict[str, bytes | None]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, left_behind, provision_podman
+from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, engine, provision_podman
 from verifiers.v1.runtimes import ProgramResult
 
 from tests.support.lent_containers import LentBackend
@@ -39,7 +39,7 @@ async def shared_runtime(podman_image: str) -> AsyncIterator[PodmanRuntime]:
 
 def directories() -> set[Path]:
     """What containers of this process, living and dead, have on the host."""
-    return set(Path(tempfile.gettempdir()).glob(f"{Path(left_behind._prefix()).name}*"))
+    return set(Path(tempfile.gettempdir()).glob(f"{Path(engine._prefix()).name}*"))
 
 
 def container_of(runtime: PodmanRuntime) -> str:

@@ -26,7 +26,7 @@ from rollout_sandbox.errors import (
 from rollout_sandbox.prime import command_line as sandboxes
 from rollout_sandbox.prime import ownership, provision_prime
 from rollout_sandbox.prime.command_line import main
-from rollout_sandbox.prime.left_behind import platform
+from rollout_sandbox.prime.ownership import platform
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import PrimeConfig
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import ChatRequest, Policy, RecordedRequest, Reply, ScriptedModel
-from opencode_rlm.config import OpenCodeRLMEnvConfig
-from opencode_rlm.env import OpenCodeRLMEnv
+from opencode_rlm.env import OpenCodeRLMEnv, OpenCodeRLMEnvConfig
 from verifiers.v1 import SamplingConfig
 from verifiers.v1.clients import EvalClientConfig, ModelContext
 from verifiers.v1.env import RunSlot

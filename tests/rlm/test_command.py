@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
-from opencode_rlm.config import OpenCodeRLMEnvConfig
-from opencode_rlm.env import OpenCodeRLMEnv
+from opencode_rlm.env import OpenCodeRLMEnv, OpenCodeRLMEnvConfig
 
 from tests.report.reading import written
 from tests.rlm.episodes import ServedRows

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_rlm.config import OpenCodeRLMEnvConfig
+from opencode_rlm.env import OpenCodeRLMEnvConfig
 from pydantic import ValidationError
 from verifiers.v1.clients import EvalClientConfig
 from verifiers.v1.utils.loaders import environment_class, harness_class, resolve_env_config, taskset_class

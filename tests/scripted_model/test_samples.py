@@ -5,7 +5,7 @@ import time
 
 import pytest
 from opencode_env.samples import SAMPLES_PATH, Sample, load_samples
-from opencode_env.scripted_model.samples_policy import load_solutions
+from opencode_env.scripted_model.shipped_policies import load_solutions
 
 from tests.scripted_model.box import prepared_for
 from tests.support.machine import assert_no_longer

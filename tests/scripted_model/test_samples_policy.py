@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from opencode_env.samples import load_samples
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
-from opencode_env.scripted_model.samples_policy import coin, load_solutions
+from opencode_env.scripted_model.shipped_policies import coin, load_solutions
 
 from tests.scripted_model.client import Body, send, user
 

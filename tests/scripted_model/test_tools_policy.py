@@ -9,7 +9,7 @@ import pytest
 from mcp.client.client import Client
 from opencode_env.scripted_model import ChatRequest, ScriptPolicy, ToolsPolicy
 from opencode_env.scripted_model.policy import ChatBody
-from opencode_env.scripted_model.tools_policy import value_of
+from opencode_env.scripted_model.shipped_policies import value_of
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.reference import SAMPLES, find_world

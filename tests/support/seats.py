@@ -10,7 +10,7 @@ from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
 from opencode_env.cli_agent.interception import SubRollout, SubSettings
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_rlm.config import OpenCodeRLMHarnessConfig
+from opencode_rlm.env import OpenCodeRLMHarnessConfig
 from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 from verifiers.v1.agent import Interaction, make_agent
 from verifiers.v1.clients import ClientConfig

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from opencode_env.taskset import DatasetError, OpenCodeTaskData
 from rollout_sandbox.compat import asked_network
-from rollout_sandbox.toolbox.archives import pack_directory
+from rollout_sandbox.toolbox.files import pack_directory
 
 from tests.task_folders.folders import CONTAINERS, COUNT, FOLDERS, SOLVED, folder_task
 from tests.taskset.files import tasks, write_jsonl

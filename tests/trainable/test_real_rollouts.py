@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_rlm.config import OpenCodeRLMEnvConfig
-from opencode_rlm.env import OpenCodeRLMEnv
+from opencode_rlm.env import OpenCodeRLMEnv, OpenCodeRLMEnvConfig
 from opencode_runs.trainable.__main__ import main
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.inspection import inspect

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING
 from rollout_sandbox.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from opencode_rlm.env import NeedleTaskset, OpenCodeRLMEnv
-    from opencode_rlm.session import OpenCodeRLMHarness
+    from opencode_rlm.env import NeedleTaskset, OpenCodeRLMEnv, OpenCodeRLMHarness
 
 __all__ = ["NeedleTaskset", "OpenCodeRLMEnv", "OpenCodeRLMHarness"]
 
-_MODULES = {
-    "NeedleTaskset": "opencode_rlm.env",
-    "OpenCodeRLMEnv": "opencode_rlm.env",
-    "OpenCodeRLMHarness": "opencode_rlm.session",
-}
-
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "opencode_rlm.env"))

@@ -13,8 +13,8 @@ from typing import Self, cast
 
 import verifiers.v1 as vf
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
-from rollout_sandbox.toolbox.archives import unpack_archive
 from rollout_sandbox.toolbox.checked_run import run_checked
+from rollout_sandbox.toolbox.files import unpack_archive
 
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import RowPaths

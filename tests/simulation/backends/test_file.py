@@ -15,8 +15,7 @@ from opencode_env.tool_backends.description import option_words
 from opencode_env.tool_backends.feature import BackendTools
 from opencode_env.tool_backends.reading import read_backends
 from opencode_env.user_simulation import SimulatedUsers
-from opencode_rlm.config import OpenCodeRLMEnvConfig
-from opencode_rlm.env import OpenCodeRLMEnv
+from opencode_rlm.env import OpenCodeRLMEnv, OpenCodeRLMEnvConfig
 from pydantic import ValidationError
 
 WRITTEN_FOR_EVAL_PROTOCOL = """\

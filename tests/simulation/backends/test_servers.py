@@ -19,7 +19,7 @@ from opencode_env.tool_backends.reading import read_backends
 from opencode_env.tool_backends.remote import UndeletedInstances
 from opencode_env.tool_backends.serving import check_start, starting
 from opencode_simulation.hub import hub
-from rollout_sandbox.podman import left_behind
+from rollout_sandbox.podman import engine
 
 from tests.simulation.backends.surroundings import (
     TOKEN,
@@ -71,7 +71,7 @@ async def fails_to_start(directory: Path, backend: dict[str, Any], words: str, *
 
 def left_here() -> set[str]:
     """Names of the containers that this process has, or would leave behind: others use podman too."""
-    prefix = left_behind._prefix()
+    prefix = engine._prefix()
     found = Path(tempfile.gettempdir()).glob(f"{Path(prefix).name}*")
     return {f"vf-{str(path).removeprefix(prefix)}" for path in found}
 

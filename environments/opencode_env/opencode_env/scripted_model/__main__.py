@@ -14,10 +14,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from opencode_env.scripted_model.policy import LABEL, Fault, FaultyPolicy, Policy, ScriptPolicy
-from opencode_env.scripted_model.samples_policy import SamplesPolicy
 from opencode_env.scripted_model.server import ScriptedModel
-from opencode_env.scripted_model.tools_policy import ToolsPolicy
-from opencode_env.scripted_model.worlds_policy import WorldsPolicy
+from opencode_env.scripted_model.shipped_policies import SamplesPolicy, ToolsPolicy, WorldsPolicy
 
 _EXAMPLES = """\
 examples:

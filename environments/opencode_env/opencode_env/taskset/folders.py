@@ -21,7 +21,7 @@ import verifiers.v1 as vf
 from opencode_rubrics.task_tests import StagedTests, VerifierSandbox
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from rollout_sandbox.compat import network_fields
-from rollout_sandbox.toolbox.archives import pack_directory
+from rollout_sandbox.toolbox.files import pack_directory
 
 from opencode_env.errors import DatasetError
 from opencode_env.taskset.row import Row

@@ -17,7 +17,7 @@ from opencode_rubrics import AnyTrace, run_command, upload_bundle, workdir_of
 from pydantic import JsonValue
 from rollout_sandbox.compat import abilities_of
 from rollout_sandbox.programs import program_argv
-from rollout_sandbox.toolbox.archives import pack_directory, unpack_new
+from rollout_sandbox.toolbox.files import pack_directory, unpack_new
 from verifiers.v1.state import state_cls
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke

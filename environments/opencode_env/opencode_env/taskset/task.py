@@ -25,7 +25,7 @@ from opencode_rubrics import (
 )
 from opencode_rubrics.swe.problem import hide_future, place_work
 from opencode_rubrics.task_tests import require_box
-from rollout_sandbox.toolbox.archives import unpack_into
+from rollout_sandbox.toolbox.files import unpack_into
 from rollout_sandbox.toolbox.workdir import makes_workdir
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke

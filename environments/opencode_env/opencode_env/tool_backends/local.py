@@ -7,7 +7,7 @@ keys, are its. All its processes end with it, and with this process, should that
 then by a shell that waits for that.
 
 A container's name is known, with a directory, before podman hears of it; so it is removed whatever happens, and by
-`left_behind` should this process be killed.
+`left_behind.sh` should this process be killed.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from typing import TextIO
 from rollout_sandbox.at_exit import remove_at_exit
 from rollout_sandbox.confined import require_bubblewrap
 from rollout_sandbox.confined.bubblewrap import system_arguments
-from rollout_sandbox.podman import engine, left_behind
+from rollout_sandbox.podman import engine
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
@@ -179,7 +179,7 @@ async def container(backend: BackendServerConfig, file: BackendFile) -> AsyncIte
     """
     async with AsyncExitStack() as stack:
         name = f"vf-{uuid.uuid4().hex}"
-        directory = await asyncio.to_thread(left_behind.make_directory, name)
+        directory = await asyncio.to_thread(engine.make_directory, name)
         stack.push_async_callback(lambda: run_shielded(_remove(name, directory)))
         await asyncio.to_thread(make_data, directory / "data", backend, file.directory)
         arguments = _arguments(backend, file, directory, name)

@@ -2,7 +2,7 @@
 
 Whatever happens (a failed start, cancellation, an exit without an event loop), `remove` leaves neither
 container nor directory behind, and returns when they are gone. Two calls of podman do it all: `run` and `rm`. Of a
-process that is killed, `left_behind` removes them.
+process that is killed, `left_behind.sh` removes them.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from rollout_sandbox.confined import Bind
 from rollout_sandbox.confined.bubblewrap import HERE
 from rollout_sandbox.confined.channel import Channel
 from rollout_sandbox.confined.interpreter import base_python
-from rollout_sandbox.podman import engine, left_behind
+from rollout_sandbox.podman import engine
 from rollout_sandbox.toolbox.scoring import exempt
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.podman")
@@ -76,7 +76,7 @@ class Container:
 
     async def start(self) -> None:
         """Start it, with its working directory in place; the message of an error says what to change."""
-        self._directory = left_behind.make_directory(self.name)
+        self._directory = engine.make_directory(self.name)
         if self.options.restricted:
             self.hosts.write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
             self.hosts.chmod(0o644)

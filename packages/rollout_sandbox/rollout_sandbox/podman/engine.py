@@ -1,21 +1,27 @@
-"""One call of the `podman` program on this machine, and what it means when `podman run` fails.
+"""One call of the `podman` program on this machine, what it means when `podman run` fails, and containers' directories.
 
 Cancelled, a call has ended before the cancellation goes on: asked to first, so that podman leaves its
-storage whole.
+storage whole. A container has its directory on this machine before podman hears of it and until it is removed: a shell
+that waits for the end of this process finds what a SIGKILL left in the names of directories.
 """
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
 import signal
 import subprocess
+import tempfile
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.aio import run_shielded
 
+from rollout_sandbox.at_exit import run_at_exit
 from rollout_sandbox.confined.process import PipeReader, pipes
 
 _IMAGE = (
@@ -92,3 +98,18 @@ def start_failure(image: str, exit_code: int, stderr: str) -> str:
     advice = next(advice for pattern, advice in _ADVICE.items() if re.search(pattern, stderr)).format(image=image)
     said = stderr.strip()[-800:]
     return f"podman run of image {image!r} failed (exit code {exit_code}): {said}; {advice}"
+
+
+def make_directory(container: str) -> Path:
+    """Make the directory of the container with this name, `vf-` and what has no hyphen."""
+    path = Path(_prefix() + container.removeprefix("vf-"))
+    path.mkdir(mode=0o700)
+    return path
+
+
+@functools.cache
+def _prefix() -> str:
+    """The beginning of the names of this process's directories; starts the shell (once, 1 ms)."""
+    prefix = f"{tempfile.gettempdir()}/vf-podman-{uuid.uuid4().hex}-"
+    run_at_exit(["/bin/sh", str(Path(__file__).with_name("left_behind.sh")), prefix])
+    return prefix

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from prime_sandboxes import Sandbox, SandboxClient
 
-from rollout_sandbox.prime.left_behind import OWN_LABEL, delete_sandboxes, list_sandboxes, platform
+from rollout_sandbox.prime.ownership import OWN_LABEL, delete_sandboxes, list_sandboxes, platform
 from rollout_sandbox.prime.sdk_errors import SDK_ERRORS, reason_of
 
 _PROG = "opencode-sandboxes"

@@ -21,7 +21,7 @@ from itertools import takewhile
 
 from opencode_rubrics import run_checked
 from rollout_sandbox.programs import program_text
-from rollout_sandbox.toolbox.archives import archive_arguments
+from rollout_sandbox.toolbox.files import archive_arguments
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import ProgramResult, Runtime
