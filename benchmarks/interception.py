@@ -36,8 +36,8 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 import aiohttp
 import verifiers.v1 as vf
 from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
-from opencode_env.cli_agent.interception import limits
-from opencode_env.cli_agent.serving import role_server
+from opencode_env.cli_agent.interception import call_limits
+from opencode_env.cli_agent.interception_servers import role_server
 from opencode_env.scripted_model import Reply, Script, ScriptedModel, ScriptPolicy, ToolCall
 from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 from verifiers.v1.agent import make_agent
@@ -151,7 +151,7 @@ async def serve(upstream: str, kind: str, rollouts: int) -> None:
     agent = make_agent(seat(upstream))
     secrets: list[str] = []
     traces: list[Trace[Any, Any, Any]] = []
-    limits.SHARE = 1e9
+    call_limits.SHARE = 1e9
     async with InterceptionServer() if kind == "verifiers" else role_server() as serving:
         for number in range(rollouts):
             task: TraceTask[Any] = TraceTask(type="Task", data=vf.TaskData(idx=number, prompt="x"))

@@ -35,8 +35,8 @@ from typing import Any
 # The repository, not this folder, belongs on the path.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from opencode_env.cli_agent import serving
-from opencode_env.cli_agent.interception import endpoint, limits, request_steps, server
+from opencode_env.cli_agent import interception_servers
+from opencode_env.cli_agent.interception import call_limits, endpoint, request_steps, server
 from opencode_rubrics.math import worker_pool
 from rollout_sandbox.confined import network
 
@@ -80,10 +80,10 @@ def first_come_first_served() -> None:
     the bounds of the gateway and of the connections from a sandbox."""
     worker_pool._MOMENT = math.inf
     request_steps.MAX_MESSAGES = request_steps.MAX_VALUES = request_steps.MAX_BODY_DEPTH = sys.maxsize
-    request_steps.MAX_OPEN, limits.SHARE = sys.maxsize, 1e9
+    request_steps.MAX_OPEN, call_limits.SHARE = sys.maxsize, 1e9
     request_steps.BODY_IDLE_SECONDS = vars(server)["BODY_IDLE_SECONDS"] = 1e9
     vars(endpoint)["keys_of"] = lambda config: frozenset()
-    serving.raise_open_files = lambda: None
+    interception_servers.raise_open_files = lambda: None
     network.MAX_CONNECTIONS, network.IDLE_SECONDS = sys.maxsize, 1e6
 
 

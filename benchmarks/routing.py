@@ -204,8 +204,8 @@ async def serve(upstream: str, kind: str) -> None:
     """The child: registers rollouts on a server, prints their doors, waits for its end."""
     import verifiers.v1 as vf
     from opencode_env.cli_agent.interception import SubRollout, SubSettings
+    from opencode_env.cli_agent.interception_servers import role_server
     from opencode_env.cli_agent.rollout import rollout_of
-    from opencode_env.cli_agent.serving import role_server
     from verifiers.v1.agent import make_agent
     from verifiers.v1.harnesses.null import NullHarnessConfig
     from verifiers.v1.interception import InterceptionServer

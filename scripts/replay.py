@@ -22,7 +22,7 @@ from typing import Any, Literal, Self
 import verifiers.v1 as vf
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel, ToolCall, Usage
 from opencode_env.scripted_model.policy import ChatMessage
-from opencode_runs.command import Parser, exit_code_of, say
+from opencode_runs.console_command import Parser, exit_code_of, say
 from opencode_runs.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.reading import TraceReader, find_trace_files, lines_of, saved_config
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError

@@ -25,7 +25,7 @@ IN_THE_SANDBOX = ("mathverdict", "supervisor")
 
 ERRORS = {f"{name}.errors" for name in PACKAGES}
 """The modules with the errors of a package, which every room of it may import."""
-READING_RUNS = ("opencode_runs.traces", "opencode_runs.command", "opencode_runs.progress")
+READING_RUNS = ("opencode_runs.traces", "opencode_runs.console_command", "opencode_runs.progress")
 SANDBOX_FLOOR = [
     f"rollout_sandbox.{name}"
     for name in ("interface", "compat", "provisioning", "programs", "file_lock", "surrogates", "at_exit", "outcomes")
@@ -50,9 +50,9 @@ FLOORS = {
     "opencode_env.agents.opencode": {
         f"opencode_env.{name}" for name in ("cli_agent", "agents.named", "tool_backends", "user_simulation")
     },
-    "opencode_runs.command": set[str](),
+    "opencode_runs.console_command": set[str](),
     "opencode_runs.progress": set[str](),
-    "opencode_runs.traces": {"opencode_runs.command", "opencode_runs.progress"},
+    "opencode_runs.traces": {"opencode_runs.console_command", "opencode_runs.progress"},
     "opencode_runs.difficulty": {*READING_RUNS},
     "opencode_runs.trainable": {*READING_RUNS},
     "opencode_runs.turns": {*READING_RUNS, "opencode_runs.difficulty"},
@@ -327,3 +327,27 @@ def test_a_public_constant_has_a_name_of_its_own() -> None:
     shared = {name: sorted(modules) for name, modules in where.items() if len(modules) > 1}
     shared = {name: modules for name, modules in shared.items() if re.fullmatch("[A-Z][A-Z0-9_]+", name)}
     assert shared.keys() == SHARED_CONSTANTS, shared
+
+
+SHARED_MODULES = {
+    "app": "an OpenEnv server's application, by OpenEnv's layout",
+    "client": "an OpenEnv server's client, by OpenEnv's layout",
+    "config": "what a user sets of the agent, taskset, environment or sandbox in whose folder it stands",
+    "env": "the environment of a package",
+    "errors": "the errors of a package",
+    "outcomes": "a row, and the rows of what ends a run",
+    "plugin": "pytest's, of each conformance suite",
+    "runtime": "one runtime's, in its folder",
+    "server": "of the interception, and of the scripted model",
+    "settings": "an OpenEnv server's settings",
+    "task": "the task of a distribution",
+    "taskset": "the taskset of a package",
+    "test_isolation": "of each conformance suite",
+}
+"""Names of several modules, and why; the list only gets shorter."""
+
+
+def test_a_module_has_a_name_of_its_own() -> None:
+    alone = ("__init__.py", "__main__.py")
+    names = [path.stem for path in sources().values() if path.name not in alone and path.parent.name != "programs"]
+    assert {name for name in names if names.count(name) > 1} == SHARED_MODULES.keys()

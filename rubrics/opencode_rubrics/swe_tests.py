@@ -16,13 +16,13 @@ from rollout_sandbox.toolbox.scoring import Scoring, end_agent, not_the_agents, 
 from rollout_sandbox.toolbox.workdir import workdir_of
 
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
+from opencode_rubrics.swe.file_tree import TreeError
 from opencode_rubrics.swe.foreign_parsers import foreign_of
 from opencode_rubrics.swe.grading import Change, Grade, grade, untouched_box
 from opencode_rubrics.swe.parsers import PARSERS
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.reader import Reader, reader
 from opencode_rubrics.swe.transfer import archive, ignored_paths, listing
-from opencode_rubrics.swe.tree import TreeError
 
 SWE_KEY = "swe"
 """Where `trace.info` says what was changed and how the suite ended."""

@@ -36,8 +36,8 @@ from verifiers.v1.utils.artifacts import ARTIFACTS_DIR, MAX_ARTIFACT_BYTES
 from opencode_rubrics.errors import ReaderError
 from opencode_rubrics.reward_file import RewardFileVerdict, read_verdict
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, note_unreadable, task_field
+from opencode_rubrics.swe.file_tree import TreeError
 from opencode_rubrics.swe.reader import reader
-from opencode_rubrics.swe.tree import TreeError
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.task_tests")
 

@@ -9,9 +9,9 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.classification import Patience
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import MARK_HEADER
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.cli_agent.outcomes import AgentErrors
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.serving import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Policy, Reply, ScriptedModel
 from verifiers.v1.agent import make_agent

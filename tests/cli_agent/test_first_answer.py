@@ -10,8 +10,8 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.classification import EndedRun, classify, is_context_overflow, require_scorable
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, LAST_REFUSED
 from opencode_env.cli_agent.outcomes import NO_ANSWER, RunOutcome, all_outcomes, retries_of_outcomes
-from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.runaway import NOT_STARTED
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.scripted_model import Reply, Usage
 from rollout_sandbox.conformance.subject import until

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent import progress
+from opencode_env.cli_agent import runaway
 from opencode_env.cli_agent.classification import fail_stage_timeout, zero_spoilt
 from opencode_env.cli_agent.guard import GuardedSession, guarded, guarded_task
 from opencode_env.cli_agent.process_fence import ProcessFence
-from opencode_env.cli_agent.progress import RUNAWAY_FAILURES, led_nowhere
+from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES, led_nowhere
 from opencode_env.cli_agent.traces import AnyTrace
 from rollout_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from rollout_sandbox.errors import SandboxEndedError
@@ -73,7 +73,7 @@ async def test_whatever_breaks_in_a_session_is_a_harness_error_with_its_metric(t
 
 
 async def test_a_full_window_that_is_tried_again_for_ever_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(runaway, "POLL_SECONDS", 0.01)
 
     async def tries_again(trace: AnyTrace) -> None:
         trace.nodes.append(node(AssistantMessage(content="a"), None))

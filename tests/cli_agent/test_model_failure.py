@@ -1,7 +1,7 @@
 """What the recorded model calls say about a run of any agent: a full window, an agent that runs away."""
 
 from opencode_env.cli_agent.classification import is_context_overflow
-from opencode_env.cli_agent.progress import RUNAWAY_FAILURES, RUNAWAY_TURNS, is_runaway
+from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES, RUNAWAY_TURNS, is_runaway
 from verifiers.v1.trace import Error, ModelCall
 
 ANSWERED = ModelCall(node=3, finish_reason="stop")

@@ -6,8 +6,8 @@ import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent.classification import require_scorable
 from opencode_env.cli_agent.process_fence import ProcessFence
-from opencode_env.cli_agent.progress import run_started
 from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.runaway import run_started
 from opencode_env.cli_agent.traces import AnyTrace
 from rollout_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from verifiers.v1.errors import HarnessError

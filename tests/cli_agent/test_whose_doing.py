@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from opencode_env.cli_agent import progress
+from opencode_env.cli_agent import runaway
 from opencode_env.cli_agent.interception import MARK_HEADER
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
@@ -169,7 +169,7 @@ async def test_a_call_that_the_endpoint_holds_longer_than_the_agent_waits_is_an_
 
 
 async def test_an_endless_loop_is_scored_and_one_of_failures_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(runaway, "POLL_SECONDS", 0.05)
 
     async def loops(asking: Asking) -> int:
         await asking.ask()

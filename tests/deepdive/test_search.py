@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from opencode_search import SearchEndpoint, SearchEndpointDown, SearchOptions, UnreadablePage, open_page, text_of
-from opencode_search.endpoint import CONTROL
 from opencode_search.pages import MAX_PAGE_BYTES, is_public
+from opencode_search.search_endpoint import CONTROL
 
 from tests.deepdive.fake_web import KEY, FakeWeb, fake_web
 
@@ -36,8 +36,8 @@ async def test_results_are_listed_and_bounded_and_the_key_goes_in_its_header(mon
 async def test_an_endpoint_that_does_not_answer_our_query_either_is_down(
     status: int, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opencode_search.endpoint.PAUSE", 0.01)
-    monkeypatch.setattr("opencode_search.endpoint.PATIENCE", 30.0 if status == 401 else 0.25)
+    monkeypatch.setattr("opencode_search.search_endpoint.PAUSE", 0.01)
+    monkeypatch.setattr("opencode_search.search_endpoint.PATIENCE", 30.0 if status == 401 else 0.25)
     async with fake_web() as fake:
         fake.status = status
         with pytest.raises(SearchEndpointDown, match=f"HTTP {status}"):
@@ -48,7 +48,7 @@ async def test_an_endpoint_that_does_not_answer_our_query_either_is_down(
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 408, 413, 422, 429, 451, 500, 502, 503])
 async def test_a_query_that_alone_is_refused_is_an_answer(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opencode_search.endpoint.PAUSE", 0.01)
+    monkeypatch.setattr("opencode_search.search_endpoint.PAUSE", 0.01)
     async with fake_web() as fake:
         fake.status, fake.refused, endpoint = status, "union select", SearchEndpoint(options(fake))
         with pytest.raises(ValueError, match=f"refused this query .HTTP {status}"):
@@ -57,8 +57,8 @@ async def test_a_query_that_alone_is_refused_is_an_answer(status: int, monkeypat
 
 
 async def test_a_flood_is_told_to_wait_and_brings_nothing_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opencode_search.endpoint.PER_MINUTE", 20)
-    monkeypatch.setattr("opencode_search.endpoint.PAUSE", 0.01)
+    monkeypatch.setattr("opencode_search.search_endpoint.PER_MINUTE", 20)
+    monkeypatch.setattr("opencode_search.search_endpoint.PAUSE", 0.01)
     async with fake_web() as fake:
         fake.allowed, fake.busy = 3, 5
         endpoint = SearchEndpoint(options(fake))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import verifiers.v1.interception.server as verifiers_server
-from opencode_env.cli_agent.serving import role_server
+from opencode_env.cli_agent.interception_servers import role_server
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Policy, Reply
 from verifiers.v1.interception import InterceptionServerConfig
 

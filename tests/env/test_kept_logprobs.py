@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from opencode_env.cli_agent.interception import GatewayConfig, answer_steps
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from verifiers.v1 import SamplingConfig

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 
 import pytest
-from opencode_env.cli_agent.interception import GatewayConfig, limits
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception import GatewayConfig, call_limits
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.scripted_model import Reply
 from verifiers.v1.interception import InterceptionServerConfig
 
@@ -82,7 +82,7 @@ async def test_programs_that_fill_the_trace_stop_a_rollout_that_is_scored(monkey
     script = [runs(attack), *[Reply(text="done")] * 8]
     # Without the digests: the bound alone.
     with monkeypatch.context() as patch:
-        patch.setattr(limits, "MAX_PROGRAM_TEXT", sys.maxsize)
+        patch.setattr(call_limits, "MAX_PROGRAM_TEXT", sys.maxsize)
         played = await attacked(script, GatewayConfig(max_trace=10_000_000))
     assert played.trace.ok, played.trace.errors
     assert (played.trace.stop_condition, played.scored) == ("max_trace", True)

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, limits, request_steps
+from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, call_limits, request_steps
 from opencode_env.cli_agent.rollout import rollout_of
 
 from tests.rlm.role_server import SUB, Rollout, role_server
@@ -168,16 +168,16 @@ async def test_no_request_holds_the_neighbours_up(body: bytes) -> None:
 
 
 async def test_a_rollout_that_takes_more_than_its_share_waits_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BURST_SECONDS", 0.1)
+    monkeypatch.setattr(call_limits, "BURST_SECONDS", 0.1)
     heavy = b'{"model": "m", "messages": [%s], "tools": [%s]}' % (said("x").encode(), b",".join([TOOL] * 5000))
-    charged: list[tuple[bool, limits.CpuBudget]] = []
-    charge = limits.CpuBudget.charge
+    charged: list[tuple[bool, call_limits.CpuBudget]] = []
+    charge = call_limits.CpuBudget.charge
 
-    def noted(budget: limits.CpuBudget, size: int, entries: int) -> None:
+    def noted(budget: call_limits.CpuBudget, size: int, entries: int) -> None:
         charged.append((entries == 1 + 5000, budget))
         charge(budget, size, entries)
 
-    monkeypatch.setattr(limits.CpuBudget, "charge", noted)
+    monkeypatch.setattr(call_limits.CpuBudget, "charge", noted)
     async with role_server() as server, server.rollout() as attacker, server.rollout() as honest:
         began = time.monotonic()
 
@@ -192,7 +192,7 @@ async def test_a_rollout_that_takes_more_than_its_share_waits_by_itself(monkeypa
         assert [is_heavy for is_heavy, _ in charged].count(True) == 3
         assert len(set(charged)) == 2, "each has a budget of its own"
         # The share of two of them: the last is charged when it has its turn.
-        assert 0.1 + 0.1 * (time.monotonic() - began) >= 2 * 5000 * limits.SECONDS_PER_ENTRY
+        assert 0.1 + 0.1 * (time.monotonic() - began) >= 2 * 5000 * call_limits.SECONDS_PER_ENTRY
 
 
 async def test_more_open_requests_than_allowed_are_told_to_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ async def test_a_long_text_is_known_by_its_ends_and_digest_and_goes_upstream_who
 async def test_full_traces_are_a_stop_and_sub_calls_count_and_are_refused(
     unmarked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_PROGRAM_TEXT", sys.maxsize)
+    monkeypatch.setattr(call_limits, "MAX_PROGRAM_TEXT", sys.maxsize)
     async with with_program(GatewayConfig(max_trace=3_000_000)) as rollout:
         headers = {} if unmarked else SUB
         statuses = [(await rollout.post(long(n, 400_000), headers)).status for n in range(3)]

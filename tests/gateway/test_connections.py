@@ -18,7 +18,7 @@ from tests.support.programs import finished, own_variables
 RAISED = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-from opencode_env.cli_agent.serving import raise_open_files
+from opencode_env.cli_agent.interception_servers import raise_open_files
 raise_open_files()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """

@@ -12,9 +12,9 @@ from functools import partial
 
 import pytest
 from aiohttp import web
-from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, limits, own_calls
+from opencode_env.cli_agent.interception import MARK_HEADER, GatewayConfig, call_limits, own_calls
+from opencode_env.cli_agent.interception.call_limits import BodyMemory, CallSlots
 from opencode_env.cli_agent.interception.gateway import error_answer
-from opencode_env.cli_agent.interception.limits import BodyMemory, CallSlots
 from opencode_env.cli_agent.rollout import rollout_of
 from rollout_sandbox.compat import AFTER_0_4_0
 from verifiers.v1.dialects import DIALECTS
@@ -116,7 +116,7 @@ FLOODS: dict[str, Callable[[Rollout], bytes]] = {
 async def test_who_sends_many_small_requests_for_nothing_waits_by_itself(
     kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "BURST_SECONDS", 0.2)
+    monkeypatch.setattr(call_limits, "BURST_SECONDS", 0.2)
     over = asyncio.Event()
     async with role_server() as server, server.rollout() as attacker, server.rollout() as honest:
         began = time.monotonic()
@@ -130,7 +130,7 @@ async def test_who_sends_many_small_requests_for_nothing_waits_by_itself(
         for one in floods:
             one.cancel()
         counts = [one.result() for one in floods if one.done() and not one.cancelled() and one.exception() is None]
-        most = (0.2 + 0.1 * taken) / limits.SECONDS_PER_REFUSAL + 10 * len(floods)
+        most = (0.2 + 0.1 * taken) / call_limits.SECONDS_PER_REFUSAL + 10 * len(floods)
         assert 0 < sum(counts) <= most
         await asyncio.gather(*floods, return_exceptions=True)
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) < 60

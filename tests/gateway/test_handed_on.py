@@ -8,8 +8,8 @@ import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent.interception import request_steps
 from opencode_env.cli_agent.interception.answer_steps import in_one_event
+from opencode_env.cli_agent.interception.call_limits import TraceBytes
 from opencode_env.cli_agent.interception.gateway import Call
-from opencode_env.cli_agent.interception.limits import TraceBytes
 from opencode_env.cli_agent.interception.request_steps import parse_body
 from opencode_env.cli_agent.interception.served_dialect import served
 from opencode_env.cli_agent.interception.server import MainSession

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.scripted_model import Reply, ScriptedModel
 from verifiers.v1.interception import InterceptionServerConfig
 

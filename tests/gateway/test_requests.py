@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
-from opencode_env.cli_agent import serving
+from opencode_env.cli_agent import interception_servers
 from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.scripted_model import Reply
 from verifiers.v1.harnesses.claude_code import ClaudeCodeHarnessConfig
@@ -165,7 +165,7 @@ async def test_opencodes_own_requests_and_what_the_user_configured_go_upstream_a
         "provider": {"intercepted": {"models": {"org/some-model:v1": model}, "options": {"headers": {"X-Also": "so"}}}},
         "agent": {"build": {"temperature": 0.3, "options": {"provider": {"order": ["a"]}}, "seed_of_mine": 5}},
     }
-    served = serving.role_server(InterceptionServerConfig())
+    served = interception_servers.role_server(InterceptionServerConfig())
     async with served as interception, broken_wire(interception.base_url, []) as wire:
         interception.base_url = wire.url
         script = [bash("echo hi"), Reply(text="done")]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from opencode_env.cli_agent.interception import Gateway
-from opencode_env.cli_agent.interception.limits import is_gone
+from opencode_env.cli_agent.interception.call_limits import is_gone
 
 from tests.rlm.role_server import SUB, Answer, RoleServer, Rollout, role_server
 from tests.support.waiting import settled, until

@@ -9,7 +9,7 @@ import verifiers.v1 as vf
 from opencode_env.agents.opencode import harness
 from opencode_env.agents.opencode.state import CONFIG_DIR, state_archive
 from opencode_env.cli_agent.interception import SubSettings
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import ChatRequest, RecordedRequest, Reply, ScriptedModel, ToolCall
 from verifiers.v1.interception import InterceptionServerConfig

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.scripted_model import Reply, ScriptedModel
 from verifiers.v1.interception import InterceptionServerConfig
 from verifiers.v1.runtimes import Runtime

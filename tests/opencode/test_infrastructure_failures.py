@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel
 from rollout_sandbox.compat import backend_of
 from rollout_sandbox.conformance.subject import runs

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.scripted_model import ChatRequest, Reply
 from verifiers.v1.interception import InterceptionServerConfig
 

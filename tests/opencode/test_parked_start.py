@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.scripted_model import Reply
 from rollout_sandbox.conformance.subject import LIST_PROCESSES
 from verifiers.v1.interception import Interception, InterceptionServerConfig

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply, ToolCall, Usage
 from verifiers.v1.interception import Interception, InterceptionServerConfig

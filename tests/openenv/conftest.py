@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
-from opencode_openenv.engine import Engine
+from opencode_openenv.rollout_engine import Engine
 from opencode_openenv.settings import ServerConfig
 
 from tests.support.openenv_server import RunningServer, openenv_server

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from opencode_env.scripted_model import RecordedRequest, Reply, ScriptedModel
-from opencode_openenv.engine import Engine
 from opencode_openenv.model_calls import resolve_endpoint
 from opencode_openenv.result import RolloutResult
+from opencode_openenv.rollout_engine import Engine
 from opencode_openenv.spec import RolloutSpec
 
 from tests.support.replies import bash

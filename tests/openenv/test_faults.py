@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from opencode_openenv import RolloutResult
-from opencode_openenv.engine import Engine
+from opencode_openenv.rollout_engine import Engine
 
 from tests.openenv.playing import play
 from tests.support.machine import patience

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 import uvicorn
 from opencode_openenv import OpenCodeEnvClient
-from opencode_openenv.guard import GuardedApplication, Message, Receive, Send, refusal
-from opencode_openenv.serving import settings_of
+from opencode_openenv.connection_guard import GuardedApplication, Message, Receive, Send, refusal
+from opencode_openenv.openenv_server import settings_of
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.tbench2.client import Tbench2Env
 
@@ -123,7 +123,7 @@ HEAD = b"POST /reset HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 
 async def test_of_heads_that_do_not_end_only_so_many_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opencode_openenv.serving.MAX_WAITING", 16)
+    monkeypatch.setattr("opencode_openenv.openenv_server.MAX_WAITING", 16)
     async with listening(GuardedApplication(says_yes, "a-long-token", 1000)) as port:
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
         for _, writer in opened:
@@ -140,7 +140,7 @@ async def test_of_heads_that_do_not_end_only_so_many_are_waited_for(monkeypatch:
 
 
 async def test_a_head_that_does_not_end_is_cut_in_time_also_behind_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opencode_openenv.serving.HEAD_SECONDS", 0.3)
+    monkeypatch.setattr("opencode_openenv.openenv_server.HEAD_SECONDS", 0.3)
     async with listening(GuardedApplication(says_yes, None, 1000)) as port:
         for begun in (b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

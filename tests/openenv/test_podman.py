@@ -1,7 +1,7 @@
 """A call on a server whose rollouts run in containers."""
 
 import pytest
-from opencode_openenv.engine import Engine
+from opencode_openenv.rollout_engine import Engine
 from opencode_openenv.settings import ServerConfig
 
 from tests.openenv.playing import play

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from opencode_env.scripted_model import RecordedRequest
-from opencode_openenv.engine import Engine
+from opencode_openenv.rollout_engine import Engine
 
 from tests.openenv.playing import play
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_openenv.engine import Engine
 from opencode_openenv.model_calls import resolve_endpoint
 from opencode_openenv.result import RolloutResult, flat_sequence
+from opencode_openenv.rollout_engine import Engine
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
 

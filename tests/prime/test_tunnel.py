@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 from opencode_env.cli_agent.interception import GatewayConfig, RoleInterceptionServer, tunnel
+from opencode_env.cli_agent.interception_servers import role_interception, role_server
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.serving import role_interception, role_server
 from verifiers.v1.agent import AgentConfig, make_agent
 from verifiers.v1.clients import EvalClientConfig
 from verifiers.v1.errors import TunnelError

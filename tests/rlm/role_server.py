@@ -12,8 +12,8 @@ import verifiers.v1 as vf
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from multidict import CIMultiDict
 from opencode_env.cli_agent.interception import GatewayConfig, SubRollout, SubSettings
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.cli_agent.rollout import rollout_of
-from opencode_env.cli_agent.serving import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import ChatRequest, Fault, FaultKind, Reply
 from verifiers.v1 import SamplingConfig

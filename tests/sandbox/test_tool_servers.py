@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception_servers import role_interception
 from rollout_sandbox.confined import Bind, ConfinedRuntime
 from rollout_sandbox.conformance.subject import host_pids_of
 from verifiers.v1.clients import ModelContext

@@ -23,17 +23,16 @@ from opencode_env.agents.opencode.echo import OpenCodeEcho
 from opencode_env.agents.opencode.harness import EVENTS_TAIL_BYTES, parse_log
 from opencode_env.cli_agent.interception import answer_steps as answers
 from opencode_env.cli_agent.interception.chat_answers import stream_parser
-from opencode_env.cli_agent.interception.masking import Masking
+from opencode_env.cli_agent.interception.key_masking import Masking
 from opencode_env.tool_backends import connection
-from opencode_openenv.guard import refusal
+from opencode_openenv.connection_guard import refusal
 from opencode_openenv.spec import RolloutSpec
 from opencode_openenv.tbench2.environment import plain_name
 from opencode_rubrics import answer, judge, reward_file, task_tests
 from opencode_rubrics.code_problem import CodeTest, same_output, same_result
 from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
 from opencode_rubrics.math.worker_pool import RulesResult
-from opencode_rubrics.swe.split import Splitter
-from opencode_rubrics.swe.tree import (
+from opencode_rubrics.swe.file_tree import (
     File,
     TreeEntry,
     TreeError,
@@ -44,14 +43,15 @@ from opencode_rubrics.swe.tree import (
     unfit,
     unpacked,
 )
-from opencode_runs.command import printable, printable_json, short
+from opencode_rubrics.swe.split import Splitter
+from opencode_runs.console_command import printable, printable_json, short
 from opencode_runs.report.exporting import _markdown
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.packing import cut_masked
 from opencode_runs.traces.record import parse_line
 from opencode_runs.trainable.repeats import canonical
 from opencode_search import text_of
-from opencode_search.endpoint import _listed
+from opencode_search.search_endpoint import _listed
 from opencode_simulation.plain_json import given_arguments, observation_json
 from prime_sandboxes import APIError
 from rollout_sandbox import surrogates

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from opencode_rubrics import ScoringError
 from opencode_rubrics.swe.foreign_parsers import command_elsewhere, foreign_of, lacking, variable_of
-from opencode_rubrics.swe.reading import ParserFailed, read_foreign
+from opencode_rubrics.swe.reading_process import ParserFailed, read_foreign
 from pydantic import JsonValue
 
 from tests.swe.repositories import write_files

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from opencode_rubrics.swe.foreign_parsers import command_elsewhere, foreign_of
-from opencode_rubrics.swe.reading import read_foreign
+from opencode_rubrics.swe.reading_process import read_foreign
 from opencode_swe.forms import reversed_patch
 
 from tests.support.sizes import WHOLE

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 
 import pytest
+from opencode_rubrics.swe.file_tree import File, TreeEntry, changed_paths, packed_below, parents, unfit
 from opencode_rubrics.swe.parsers import PARSERS, decided
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.split import Splitter, configures_tests, signs_of
-from opencode_rubrics.swe.tree import File, TreeEntry, changed_paths, packed_below, parents, unfit
-from opencode_rubrics.swe.verdict import agreed, judge, read_record
+from opencode_rubrics.swe.suite_verdict import agreed, judge, read_record
 
 from tests.support.sizes import size
 

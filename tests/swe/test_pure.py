@@ -13,13 +13,13 @@ from typing import Any, cast
 
 import pytest
 from opencode_env.taskset import DatasetError
+from opencode_rubrics.swe.file_tree import File, TreeEntry, TreeError, changed_paths, packed_below, read_listing, unfit
 from opencode_rubrics.swe.grading import installs, parted, script_of
 from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS, StatusByName, decided
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import Splitter, configures_tests, signs_of
-from opencode_rubrics.swe.tree import File, TreeEntry, TreeError, changed_paths, packed_below, read_listing, unfit
-from opencode_rubrics.swe.verdict import PytestSession, agreed, judge, read_record, states_of
+from opencode_rubrics.swe.suite_verdict import PytestSession, agreed, judge, read_record, states_of
 from opencode_swe.forms import reversed_patch
 
 from tests.swe.playing import tasks_of
@@ -177,7 +177,7 @@ def test_what_is_sealed_and_no_json_is_no_evidence() -> None:
 @pytest.mark.usefixtures("programs")
 def test_a_record_nested_deeply_ends_no_process_whatever_its_limit_of_recursion() -> None:
     line = hashlib.sha256(b"s" + (text := b"[" * 1_000_000)).hexdigest().encode() + b" " + text + b"\n"
-    program = "import sys; sys.setrecursionlimit(1 << 30); from opencode_rubrics.swe.verdict import read_record\n"
+    program = "import sys; sys.setrecursionlimit(1 << 30); from opencode_rubrics.swe.suite_verdict import read_record\n"
     program += "print(read_record(sys.stdin.buffer.read(), 's'))"
     ran = subprocess.run([sys.executable, "-c", program], input=line, capture_output=True)
     assert (ran.returncode, ran.stdout) == (0, b"None\n"), ran.stderr
@@ -292,7 +292,7 @@ def test_a_broken_listing_is_none(packed: bytes) -> None:
 
 
 def test_a_bomb_of_a_listing_is_refused_and_a_file_below_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opencode_rubrics.swe.tree.MAX_LISTING", 1000)
+    monkeypatch.setattr("opencode_rubrics.swe.file_tree.MAX_LISTING", 1000)
     with pytest.raises(TreeError, match="too many files"):
         read_listing(listing("f 0  ./a\n" * 1000))
     with pytest.raises(TreeError, match="below something"):

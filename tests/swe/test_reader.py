@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from opencode_rubrics.errors import ReaderError
+from opencode_rubrics.swe.file_tree import TreeError
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.reader import reader
-from opencode_rubrics.swe.tree import TreeError
 
 pytestmark = pytest.mark.usefixtures("programs")
 
@@ -49,7 +49,7 @@ async def test_a_reader_ends_with_whoever_gave_it_up() -> None:
         await judged(b"ok 1 - a\n" * (4 << 20), 60)
 
     task = asyncio.create_task(asking())
-    while not (found := [pid for pid in _children() if b"opencode_rubrics.swe.reading" in pid[1]]):
+    while not (found := [pid for pid in _children() if b"opencode_rubrics.swe.reading_process" in pid[1]]):
         await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

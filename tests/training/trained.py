@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from opencode_env.cli_agent.interception import SubSettings
-from opencode_env.cli_agent.serving import role_interception
+from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
 from verifiers.v1.clients import TrainClientConfig
 from verifiers.v1.interception import Interception, InterceptionServerConfig

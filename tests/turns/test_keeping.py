@@ -17,8 +17,8 @@ from opencode_env.agents.opencode.config import OpenCodeHarnessConfig
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.interception.request_steps import keep_turn
-from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import Rollout
+from opencode_env.cli_agent.runaway import NOT_STARTED
 from opencode_env.cli_agent.traces import AGENT_RECORD
 from opencode_env.cli_agent.turns import keeping
 from opencode_env.cli_agent.turns.continued import Continued, SeededNode, mask

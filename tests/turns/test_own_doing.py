@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent import progress
+from opencode_env.cli_agent import runaway
 from opencode_env.cli_agent.classification import Evidence, endpoint_failure, require_scorable
 from opencode_env.cli_agent.guard import GuardedSession
 from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS, RECORDED_PROGRAM_CALLS
-from opencode_env.cli_agent.progress import RUNAWAY_FAILURES
 from opencode_env.cli_agent.rollout import Rollout
+from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.cli_agent.turns.continued import Continued
 from opencode_env.cli_agent.turns.keeping import RolloutTurns, TurnsConfig
@@ -81,7 +81,7 @@ def session(trace: AnyTrace, fence: Any, runs: Callable[[], Any]) -> GuardedSess
 async def test_an_endless_loop_of_failed_calls_is_the_endpoints_doing_before_a_call_of_a_tool(
     begun: Callable[[], AnyTrace], acts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(runaway, "POLL_SECONDS", 0.01)
     trace = begun()
 
     async def loops() -> None:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from opencode_runs.command import say
+from opencode_runs.console_command import say
 from rollout_sandbox.confined import require_bubblewrap
 from rollout_sandbox.told import without_credentials
 from verifiers.v1.errors import RolloutError

@@ -1,6 +1,6 @@
 """`opencode-openenv`: serves `run_rollout` over OpenEnv's protocol."""
 
-from opencode_runs.command import exit_code_of
+from opencode_runs.console_command import exit_code_of
 
 
 def main() -> int:
@@ -15,7 +15,7 @@ def _serve() -> None:
 
     config = cli(ServerConfig)
     from opencode_openenv.app import app  # after --help and refused options, which need not wait for it
-    from opencode_openenv.serving import run
+    from opencode_openenv.openenv_server import run
 
     run(app.serve(config))
 

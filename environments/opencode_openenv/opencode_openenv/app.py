@@ -20,10 +20,10 @@ from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservatio
 from openenv.core.env_server.types import Action, Observation, State
 from pydantic import PrivateAttr
 
-from opencode_openenv.engine import Engine
+from opencode_openenv.openenv_server import OpenEnvServer
 from opencode_openenv.result import RolloutResult
+from opencode_openenv.rollout_engine import Engine
 from opencode_openenv.service import RolloutService
-from opencode_openenv.serving import OpenEnvServer
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
 

@@ -20,9 +20,9 @@ from urllib.request import getproxies, proxy_bypass
 
 from verifiers.v1.runtimes import SubprocessConfig
 
-from opencode_openenv.engine import Engine
 from opencode_openenv.model_calls import ModelEndpoint, client_of, resolve_endpoint
 from opencode_openenv.result import RolloutResult
+from opencode_openenv.rollout_engine import Engine
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec, read_arguments
 

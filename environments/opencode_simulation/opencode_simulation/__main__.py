@@ -13,7 +13,7 @@ from typing import TextIO
 
 from mcp.client.client import Client
 from mcp.types import TextContent, Tool
-from opencode_runs.command import printable, say
+from opencode_runs.console_command import printable, say
 from verifiers.v1.errors import ToolsetError
 
 from opencode_simulation.alone import WorldAlone, serve_alone

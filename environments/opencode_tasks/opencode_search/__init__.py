@@ -3,8 +3,8 @@
 It runs on the host as a tool backend (`--env.backends.file`), so its key never enters a sandbox.
 """
 
-from opencode_search.endpoint import SearchEndpoint, SearchOptions
 from opencode_search.errors import SearchEndpointDown, UnreadablePage
 from opencode_search.pages import open_page, text_of
+from opencode_search.search_endpoint import SearchEndpoint, SearchOptions
 
 __all__ = ["SearchEndpoint", "SearchEndpointDown", "SearchOptions", "UnreadablePage", "open_page", "text_of"]

@@ -9,9 +9,9 @@ from dataclasses import fields
 
 from mcp.server.mcpserver import MCPServer
 
-from opencode_search.endpoint import SearchEndpoint, SearchOptions, place
 from opencode_search.errors import SearchEndpointDown, UnreadablePage
 from opencode_search.pages import open_page
+from opencode_search.search_endpoint import SearchEndpoint, SearchOptions, place
 
 _PAGES = 4
 """Pages that are read at once: each holds memory of this machine."""

@@ -13,8 +13,8 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from opencode_search.endpoint import ANSWER_SECONDS, CODINGS, read_body
 from opencode_search.errors import UnreadablePage
+from opencode_search.search_endpoint import ANSWER_SECONDS, CODINGS, read_body
 
 MAX_PAGE_BYTES = 2 << 20
 MAX_URL_CHARS = 2000

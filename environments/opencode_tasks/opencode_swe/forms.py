@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from opencode_env.taskset.cells import commands, identifier, text
 from opencode_env.taskset.row import Row
-from opencode_env.taskset.values import commands, identifier, text
 from opencode_rubrics import SweProblem
 from opencode_rubrics.swe.foreign_parsers import command_elsewhere, lacking
 from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS

@@ -1,7 +1,7 @@
 """Parsers of `swebench`, `swesmith` and `multi-swe-bench`, which read logs in a process of their own.
 
 Invariant: a log is an agent's to write, and these parsers are made of regular expressions: one that does not end is
-ended, and costs nobody else's time (see `reading`). They may stand in environments of their own: swesmith 0.0.9 needs
+ended, and costs nobody else's time (see `reading_process`). They may stand in places of their own: swesmith 0.0.9 needs
 swebench 4, whose parsers are older than those of 5. Without the one that a row needs, its log cannot be read, which is
 an error.
 """
@@ -76,7 +76,7 @@ def command_elsewhere(row: Mapping[str, object]) -> str:
 
 
 def foreign_of(parser: str, options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """How `reading` asks a parser of another package; a `ScoringError` if the package is not there."""
+    """How `reading_process` asks a parser of another package; a `ScoringError` if the package is not there."""
     if missing := lacking(parser):
         raise ScoringError(f"logs of this task are read by {parser!r}, which is not installed: {missing}")
     return {

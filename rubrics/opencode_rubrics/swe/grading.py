@@ -34,14 +34,14 @@ from rollout_sandbox.toolbox.files import upload_bundle
 from rollout_sandbox.toolbox.scoring import Scoring, SecondSandboxOptions, scoring_of
 
 from opencode_rubrics.errors import ReaderError
+from opencode_rubrics.swe.file_tree import TreeError, module_folders
 from opencode_rubrics.swe.foreign_parsers import foreign_of
 from opencode_rubrics.swe.parsers import PARSERS
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
 from opencode_rubrics.swe.programs import argv_of, text_of
 from opencode_rubrics.swe.reader import reader
+from opencode_rubrics.swe.suite_verdict import ENDS, EXIT_MARK, STARTS, SuiteVerdict
 from opencode_rubrics.swe.transfer import put
-from opencode_rubrics.swe.tree import TreeError, module_folders
-from opencode_rubrics.swe.verdict import ENDS, EXIT_MARK, STARTS, SuiteVerdict
 
 MAX_SHOWN_PATCH = 256 << 10
 """Bytes of a patch that are kept on the trace."""

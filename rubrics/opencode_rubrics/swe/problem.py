@@ -18,7 +18,7 @@ from rollout_sandbox.toolbox.files import unpack_archive
 
 from opencode_rubrics.swe.programs import argv_of
 from opencode_rubrics.swe.split import RowPaths
-from opencode_rubrics.swe.verdict import Suite
+from opencode_rubrics.swe.suite_verdict import Suite
 
 _DEFAULT_SECONDS = 1800.0
 _PLACING_SECONDS = 600.0

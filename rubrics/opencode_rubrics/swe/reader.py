@@ -1,4 +1,4 @@
-"""The host's side of the process that reads what an agent or its tests made (`reading`).
+"""The host's side of the process that reads what an agent or its tests made (`reading_process`).
 
 Invariant: this process passes bytes on and reads bounded replies. The other one is ended, with all that it started,
 when its context is left.
@@ -19,8 +19,8 @@ from rollout_sandbox.errors import ScoringError
 from verifiers.v1.utils.aio import run_shielded
 
 from opencode_rubrics.errors import ReaderError
-from opencode_rubrics.swe.reading import CPU_SECONDS, MEMORY_BYTES, pack
-from opencode_rubrics.swe.tree import TreeError
+from opencode_rubrics.swe.file_tree import TreeError
+from opencode_rubrics.swe.reading_process import CPU_SECONDS, MEMORY_BYTES, pack
 
 _MAX_HEAD = 64 << 20
 _MAX_BLOB = 128 << 20
@@ -30,7 +30,7 @@ import sys, types
 package = types.ModuleType("opencode_rubrics")
 package.__path__ = [sys.argv[1]]
 sys.modules["opencode_rubrics"] = package
-from opencode_rubrics.swe.reading import main
+from opencode_rubrics.swe.reading_process import main
 main(int(sys.argv[2]))
 """
 
@@ -42,8 +42,8 @@ class Reader:
         self._process = process
 
     async def ask(self, call: str, **content: Any) -> dict[str, Any]:
-        """The result of a method of `reading.Reading`; a `TreeError` if what was given is refused, a `ScoringError` if
-        the package of a parser lacks what the row needs, a `ReaderError` if the process has ended over it."""
+        """The result of a method of `reading_process.ChangeReader`; a `TreeError` if what was given is refused, a
+        `ScoringError` if the package of a parser lacks what the row needs, a `ReaderError` if the process has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, TypedDict
 
-from opencode_rubrics.swe.tree import File, Tree, parents
+from opencode_rubrics.swe.file_tree import File, Tree, parents
 
 _TEST_FOLDERS = {"tests", "test", "__tests__", "testdata", "spec"}
 _TEST_NAME = re.compile(

@@ -12,8 +12,7 @@ import verifiers.v1 as vf
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded
 from rollout_sandbox.toolbox.checked_run import require_alive, run_for
 
-from opencode_rubrics.swe.programs import argv_of
-from opencode_rubrics.swe.tree import (
+from opencode_rubrics.swe.file_tree import (
     MAX_CHANGE,
     MAX_PATHS,
     File,
@@ -24,6 +23,7 @@ from opencode_rubrics.swe.tree import (
     read_listing,
     unpacked,
 )
+from opencode_rubrics.swe.programs import argv_of
 
 _SECONDS = 300.0
 

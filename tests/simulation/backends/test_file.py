@@ -11,9 +11,9 @@ import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.cli_agent.env import CliAgentEnv
 from opencode_env.errors import BackendFileError
+from opencode_env.tool_backends.backend_file import read_backends
 from opencode_env.tool_backends.description import option_words
 from opencode_env.tool_backends.feature import BackendTools
-from opencode_env.tool_backends.reading import read_backends
 from opencode_env.user_simulation import SimulatedUsers
 from opencode_rlm.env import OpenCodeRLMEnv, OpenCodeRLMEnvConfig
 from pydantic import ValidationError

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.tool_backends import remote as elsewhere
+from opencode_env.tool_backends.backend_file import read_backends
 from opencode_env.tool_backends.connection import BackendConnection
 from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.tool_backends.reading import read_backends
 from opencode_env.tool_backends.remote import UndeletedInstances
 from opencode_env.tool_backends.serving import check_start, starting
 from opencode_simulation.hub import hub

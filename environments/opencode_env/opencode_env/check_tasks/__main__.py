@@ -21,13 +21,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import verifiers.v1 as vf
+from opencode_rubrics.swe.file_tree import MAX_CHANGE, File, TreeError
 from opencode_rubrics.swe.grading import gold_run, stage_tests
 from opencode_rubrics.swe.parsers import PARSERS, decided
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.programs import text_of
 from opencode_rubrics.swe.transfer import list_tree, take_files
-from opencode_rubrics.swe.tree import MAX_CHANGE, File, TreeError
-from opencode_runs.command import say
+from opencode_runs.console_command import say
 from pydantic_config import cli
 from rollout_sandbox.programs import program_text
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded

@@ -52,8 +52,8 @@ from opencode_env.cli_agent.interception.own_calls import RECORDED_PROGRAM_CALLS
 from opencode_env.cli_agent.interception.tunnel import require_tunnel
 from opencode_env.cli_agent.interception.window import says_full
 from opencode_env.cli_agent.outcomes import NO_ANSWER, AgentErrors, RunOutcome, endpoint_errors
-from opencode_env.cli_agent.progress import NOT_STARTED
 from opencode_env.cli_agent.rollout import Rollout, rollout_of
+from opencode_env.cli_agent.runaway import NOT_STARTED
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.errors import AgentError
 

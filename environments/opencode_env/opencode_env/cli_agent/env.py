@@ -53,11 +53,11 @@ from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.interception.training_client import require_trainable
+from opencode_env.cli_agent.interception_servers import serving_by_role
 from opencode_env.cli_agent.outcomes import AgentErrors, all_outcomes, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.sandboxes import provision_container, provision_local
 from opencode_env.cli_agent.seats import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
-from opencode_env.cli_agent.serving import serving_by_role
 from opencode_env.cli_agent.traces import (
     AnyTrace,
     agent_record,

@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, Self
 
 import httpx
 from opencode_rubrics.verify_commands import commands_without_program
-from opencode_runs.command import Prices, in_one_line, prices_of, say
+from opencode_runs.console_command import Prices, in_one_line, prices_of, say
 from opencode_runs.traces.record import tokens_used
 from pydantic import BeforeValidator, Field, FiniteFloat, model_validator
 from pydantic_config import BaseConfig

@@ -47,8 +47,8 @@ from opencode_env.cli_agent.interception.spelled_calls import spelled_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
 from opencode_env.cli_agent.outcomes import AgentErrors, RunOutcome, flags_of_outcomes
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
-from opencode_env.cli_agent.progress import until_runaway
 from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 from opencode_env.errors import ConfigurationError
 

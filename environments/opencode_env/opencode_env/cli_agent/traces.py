@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from opencode_runs.command import in_one_line
+from opencode_runs.console_command import in_one_line
 from rollout_sandbox.told import task_name, without_credentials
 from rollout_sandbox.toolbox.command import CommandResult
 from verifiers.v1.episode import Episode

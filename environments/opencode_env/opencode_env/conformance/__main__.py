@@ -5,7 +5,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from opencode_runs.command import exit_code_of
+from opencode_runs.console_command import exit_code_of
 from rollout_sandbox.conformance.plugin import run_suite
 
 _ABOUT = "Check a CLI agent against what an environment promises of any agent; exit code 0 where every promise holds."

@@ -8,9 +8,9 @@ import verifiers.v1 as vf
 from opencode_rubrics import AnyRubricConfig
 from pydantic import Field, model_validator
 
-from opencode_env.taskset import values
+from opencode_env.taskset import cells
+from opencode_env.taskset.cells import container_image, read_options, read_question
 from opencode_env.taskset.row import Row
-from opencode_env.taskset.values import container_image, read_options, read_question
 
 
 @dataclass(frozen=True)
@@ -32,29 +32,29 @@ class ColumnOptions(vf.TasksetConfig):
 
     question_key: Annotated[str, Column("prompt", read_question, required=True)] = "question"
     """Column of the question: text, or a list of `{role, content}` messages that ends with the user's."""
-    answer_key: Annotated[str, Column("answer", values.scalar_text, identity=True)] = "answer"
+    answer_key: Annotated[str, Column("answer", cells.scalar_text, identity=True)] = "answer"
     """Column of the right answer: text or a number. The default may be missing in rows that have `verify`."""
     options_key: Annotated[str | None, Column("options", read_options, identity=True)] = None
     """Column of the options of a multiple-choice question: a list of texts, or a table of them by letter. The model is
     shown them with their letters, unless the question shows them, and the answer becomes a letter. `None`: `options`,
     `choices`, or columns of their own, such as `A`, `opa` or `option_1`, if there are such."""
-    id_key: Annotated[str | None, Column("id", values.identifier)] = None
+    id_key: Annotated[str | None, Column("id", cells.identifier)] = None
     """Column that names a row for good. `None`: `id` if there is one, else a hash of the content."""
     image_key: Annotated[str | None, Column("image", container_image, identity=True)] = None
     """Column of the image. Text names the container image of the sandbox; pictures (bytes, the `datasets`
     image type, or lists of them) are shown to the model with the question. `None`: `image` if there is
     one."""
-    setup_key: Annotated[str | None, Column("setup", values.commands, identity=True)] = None
+    setup_key: Annotated[str | None, Column("setup", cells.commands, identity=True)] = None
     """Column of the shell command, or list of commands, that prepare the sandbox. `None`: `setup` if there
     is one."""
-    verify_key: Annotated[str | None, Column("verify", values.commands, identity=True)] = None
+    verify_key: Annotated[str | None, Column("verify", cells.commands, identity=True)] = None
     """Column of the shell command, or list of commands, that check the result. `None`: `verify` if there
     is one."""
-    tests_key: Annotated[str | None, Column("code_tests", values.code_tests)] = None
+    tests_key: Annotated[str | None, Column("code_tests", cells.code_tests)] = None
     """Column of a programming problem's tests (inputs and expected outputs), in any of the forms that the README of
     the rubrics names; columns that belong to it, as public and private tests do, are read with it. `None`:
     `code_tests` if there is one."""
-    system_prompt_key: Annotated[str | None, Column("system_prompt", values.text, identity=True)] = None
+    system_prompt_key: Annotated[str | None, Column("system_prompt", cells.text, identity=True)] = None
     """Column of the system prompt. `None`: `system_prompt` if there is one."""
 
 
@@ -65,11 +65,11 @@ CONFIGURABLE: dict[str, Column] = {
 }
 """The columns by the option that names them."""
 FIXED = (
-    Column("workdir", values.absolute_path, identity=True),
-    Column("swe", values.swe_problem, identity=True),
-    Column("timeout", values.agent_timeout, name="agent_timeout"),
-    Column("setup_timeout", values.seconds),
-    Column("verify_timeout", values.seconds),
+    Column("workdir", cells.absolute_path, identity=True),
+    Column("swe", cells.swe_problem, identity=True),
+    Column("timeout", cells.agent_timeout, name="agent_timeout"),
+    Column("setup_timeout", cells.seconds),
+    Column("verify_timeout", cells.seconds),
 )
 IDENTITY_FIELDS = {column.field for column in (*CONFIGURABLE.values(), *FIXED) if column.identity}
 

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from opencode_runs.command import check_output, print_answer, replacing, short, task_label, warn
+from opencode_runs.console_command import check_output, print_answer, replacing, short, task_label, warn
 from opencode_runs.difficulty.rate import COUNTS, AttemptSource, Rating, default_ks, pass_at_k, rate
 from opencode_runs.difficulty.rated import BATCH_ROWS, METADATA_KEY, ParquetInput, one_line
 from opencode_runs.errors import BadInputError, NothingUsableError
@@ -33,11 +33,11 @@ from opencode_runs.traces.reading import RunSettings, TraceFile, TraceFileReport
 from pydantic import BaseModel, Field, ValidationError
 
 from opencode_env.errors import DatasetError
+from opencode_env.taskset.cells import identifier
 from opencode_env.taskset.config import CONFIGURABLE, OpenCodeTasksetConfig
 from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.sources import find_local_parts
-from opencode_env.taskset.values import identifier
 
 LARGEST_K = 64
 """pass@k columns are written for powers of two up to this."""

@@ -24,9 +24,9 @@ from rollout_sandbox.compat import network_fields
 from rollout_sandbox.toolbox.files import pack_directory
 
 from opencode_env.errors import DatasetError
+from opencode_env.taskset.cells import json_safe
 from opencode_env.taskset.row import Row
 from opencode_env.taskset.task_folder import Healthcheck, ImageBuild, TaskFolder
-from opencode_env.taskset.values import json_safe
 
 CONFIG_FILE = "task.toml"
 

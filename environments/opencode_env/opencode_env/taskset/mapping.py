@@ -24,10 +24,7 @@ from rollout_sandbox.interface import COMMAND
 from rollout_sandbox.surrogates import whole_text
 
 from opencode_env.errors import DatasetError
-from opencode_env.taskset.config import IDENTITY_FIELDS, OpenCodeTasksetConfig, named_columns
-from opencode_env.taskset.data import OpenCodeTaskData
-from opencode_env.taskset.row import Row
-from opencode_env.taskset.values import (
+from opencode_env.taskset.cells import (
     RUBRIC_COLUMN,
     Question,
     asked_for,
@@ -36,6 +33,9 @@ from opencode_env.taskset.values import (
     own_rubric,
     pictures,
 )
+from opencode_env.taskset.config import IDENTITY_FIELDS, OpenCodeTasksetConfig, named_columns
+from opencode_env.taskset.data import OpenCodeTaskData
+from opencode_env.taskset.row import Row
 
 logger = logging.getLogger("verifiers.v1.opencode_env.taskset")
 

@@ -30,13 +30,13 @@ from rollout_sandbox.toolbox.workdir import makes_workdir
 from verifiers.v1.task import task_key
 from verifiers.v1.utils.decorators import invoke
 
+from opencode_env.taskset.cells import read_rubric
 from opencode_env.taskset.config import OpenCodeTaskConfig, OpenCodeTasksetConfig
 from opencode_env.taskset.data import OpenCodeTaskData, named_turns
 from opencode_env.taskset.gold import gold_is_right
 from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.row import show_message_alone
 from opencode_env.taskset.task_folder import wait_until_healthy
-from opencode_env.taskset.values import read_rubric
 
 
 class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):

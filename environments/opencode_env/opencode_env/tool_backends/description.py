@@ -2,7 +2,7 @@
 
 The fields of `BackendServerConfig`, `RemoteApiConfig` and `AppConfig` of eval-protocol 0.0.3, so that its files load as
 they are, and two more kinds of servers. Only types and unknown keys are checked here; what depends on another field
-is in `reading`, which can name its line.
+is in `backend_file`, which can name its line.
 """
 
 import os

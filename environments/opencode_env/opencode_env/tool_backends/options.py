@@ -21,7 +21,7 @@ class BackendsConfig(BaseConfig):
     def _read_once(self) -> Self:
         """Find what is wrong with the file before anything has started."""
         if self.file is not None:
-            from opencode_env.tool_backends.reading import read_backends  # wants a YAML parser
+            from opencode_env.tool_backends.backend_file import read_backends  # wants a YAML parser
 
             read_backends(self.file)
         return self

@@ -35,6 +35,7 @@ from verifiers.v1.utils.decorators import invoke
 from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.errors import BrokenBackendError
+from opencode_env.tool_backends.backend_file import read_backends
 from opencode_env.tool_backends.connection import BackendConnection, BackendServer, connected, text_result
 from opencode_env.tool_backends.description import (
     BackendFile,
@@ -45,7 +46,6 @@ from opencode_env.tool_backends.description import (
 )
 from opencode_env.tool_backends.local import StdioServer, container, program
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.tool_backends.reading import read_backends
 from opencode_env.tool_backends.remote import UndeletedInstances, remote_instance, remote_url
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")

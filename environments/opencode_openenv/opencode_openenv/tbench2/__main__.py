@@ -3,7 +3,7 @@
 import sys
 import textwrap
 
-from opencode_runs.command import exit_code_of
+from opencode_runs.console_command import exit_code_of
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def _serve() -> None:
                 sys.stdout.write(textwrap.fill(meaning, 80, initial_indent=f"  {name:<24}", subsequent_indent=" " * 26))
                 sys.stdout.write("\n")
         raise
-    from opencode_openenv.serving import run
+    from opencode_openenv.openenv_server import run
     from opencode_openenv.tbench2.app import app
 
     run(app.serve(config))

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from fastapi import FastAPI
 from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
 
-from opencode_openenv.serving import OpenEnvServer
+from opencode_openenv.openenv_server import OpenEnvServer
 from opencode_openenv.tbench2.environment import Tbench2Environment
 from opencode_openenv.tbench2.models import Tbench2Action, Tbench2Observation
 from opencode_openenv.tbench2.settings import Tbench2ServerConfig, most_sessions, read_settings

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from opencode_runs.command import Parser, check_output, checked, exit_code_of, print_answer, warn, whole
+from opencode_runs.console_command import Parser, check_output, checked, exit_code_of, print_answer, warn, whole
 from opencode_runs.errors import BadInputError, NothingUsableError
 
 _DESCRIPTION = """\

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import BaseModel
 
-from opencode_runs.command import number, table, task_label
+from opencode_runs.console_command import number, table, task_label
 from opencode_runs.errors import BadInputError
 from opencode_runs.traces.reading import TraceFileReport, TraceReader, find_trace_files, lines_of
 from opencode_runs.traces.record import EpisodeRecord, TraceRecord

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
-from opencode_runs.command import check_output, drawing, number, replacing, table
+from opencode_runs.console_command import check_output, drawing, number, replacing, table
 from opencode_runs.difficulty.rate import Band, Thresholds, credible_interval
 from opencode_runs.errors import BadInputError, NothingUsableError
 from opencode_runs.progress import Progress

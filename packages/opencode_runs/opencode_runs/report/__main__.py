@@ -7,7 +7,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from opencode_runs.command import Parser, Prices, check_output, checked, exit_code_of, prices_of, say, warn
+from opencode_runs.console_command import Parser, Prices, check_output, checked, exit_code_of, prices_of, say, warn
 from opencode_runs.errors import BadInputError
 
 _PROG = "opencode-report"

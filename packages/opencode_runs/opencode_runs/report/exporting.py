@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from opencode_runs.command import replacing, say
+from opencode_runs.console_command import replacing, say
 from opencode_runs.errors import BadInputError, BrokenGraphError, NothingUsableError
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.packing import ValueShortener, as_json

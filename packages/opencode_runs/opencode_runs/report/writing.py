@@ -23,7 +23,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
-from opencode_runs.command import replacing
+from opencode_runs.console_command import replacing
 from opencode_runs.difficulty.rate import Band, RateFigures, TaskFigures, Thresholds
 from opencode_runs.errors import BadInputError
 from opencode_runs.progress import Progress

@@ -5,7 +5,17 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from opencode_runs.command import Parser, exit_code_of, number, positive, print_answer, short, table, warn, whole
+from opencode_runs.console_command import (
+    Parser,
+    exit_code_of,
+    number,
+    positive,
+    print_answer,
+    short,
+    table,
+    warn,
+    whole,
+)
 from opencode_runs.errors import NothingUsableError
 from opencode_runs.trainable.findings import MEANINGS, Flaw, Report, Summary, TraceFigures
 from opencode_runs.trainable.inspection import inspect

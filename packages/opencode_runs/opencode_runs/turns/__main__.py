@@ -5,7 +5,16 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from opencode_runs.command import Parser, check_output, checked, exit_code_of, positive, print_answer, warn, whole
+from opencode_runs.console_command import (
+    Parser,
+    check_output,
+    checked,
+    exit_code_of,
+    positive,
+    print_answer,
+    warn,
+    whole,
+)
 from opencode_runs.errors import BadInputError, NothingUsableError
 
 _PROG = "opencode-turns"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from opencode_runs.command import drawing, number, replacing, short, table
+from opencode_runs.console_command import drawing, number, replacing, short, table
 from opencode_runs.difficulty.rate import Failure, credible_interval, tries
 from opencode_runs.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.reading import TraceReader, find_trace_files, lines_of

@@ -52,8 +52,8 @@ from opencode_env.cli_agent.interception import own_calls
 from opencode_env.cli_agent.interception.conversations import history_forks
 from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
-from opencode_env.cli_agent.progress import run_started
 from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.runaway import run_started
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 from opencode_env.errors import ConfigurationError
 

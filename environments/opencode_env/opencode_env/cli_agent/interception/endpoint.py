@@ -33,7 +33,7 @@ from verifiers.v1.types import Response
 from opencode_env.cli_agent.interception import path
 from opencode_env.cli_agent.interception.answer_steps import WAITING, take_logprobs
 from opencode_env.cli_agent.interception.gateway import Call
-from opencode_env.cli_agent.interception.masking import Masking, keys_of
+from opencode_env.cli_agent.interception.key_masking import Masking, keys_of
 from opencode_env.cli_agent.interception.served_dialect import call_of
 from opencode_env.cli_agent.interception.training_client import with_lenient_renderer
 from opencode_env.cli_agent.interception.window import AnswerLimits

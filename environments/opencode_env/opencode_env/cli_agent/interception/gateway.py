@@ -21,10 +21,10 @@ from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Response, Tool
 
+from opencode_env.cli_agent.interception.call_limits import BodyMemory, CpuBudget, MainCalls, TraceBytes
 from opencode_env.cli_agent.interception.conversations import FixedPrompts, RequestKey
 from opencode_env.cli_agent.interception.history import History, MessageKey
-from opencode_env.cli_agent.interception.limits import BodyMemory, CpuBudget, MainCalls, TraceBytes
-from opencode_env.cli_agent.interception.masking import Masking
+from opencode_env.cli_agent.interception.key_masking import Masking
 from opencode_env.cli_agent.interception.own_calls import AgentProgram, Caller, ProgramLoad
 from opencode_env.cli_agent.interception.request_rules import ModelRequests, echo_rules, model_requests
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout

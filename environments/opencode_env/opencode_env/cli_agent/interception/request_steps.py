@@ -23,8 +23,8 @@ from verifiers.v1.errors import ProviderError
 from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER, RETRY_COUNT_HEADER, is_retried_request
 from verifiers.v1.semantic import ACP_EXTENSION_HEADERS
 
+from opencode_env.cli_agent.interception.call_limits import is_gone
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, REPEATED, Call, CallAnswered, error_answer
-from opencode_env.cli_agent.interception.limits import is_gone
 from opencode_env.cli_agent.interception.own_calls import MARK_HEADER, note_program_call
 from opencode_env.cli_agent.interception.request_rules import (
     CHAT,

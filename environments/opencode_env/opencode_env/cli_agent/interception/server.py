@@ -30,6 +30,7 @@ from verifiers.v1.trace import InterceptRecord, ModelCall
 from verifiers.v1.types import Request
 
 from opencode_env.cli_agent.interception import path
+from opencode_env.cli_agent.interception.call_limits import MAX_TRACE, CpuBudget, TraceBytes
 from opencode_env.cli_agent.interception.conversations import finding_own_nodes
 from opencode_env.cli_agent.interception.endpoint import KeptClients
 from opencode_env.cli_agent.interception.gateway import (
@@ -41,8 +42,7 @@ from opencode_env.cli_agent.interception.gateway import (
     RolloutOf,
     error_answer,
 )
-from opencode_env.cli_agent.interception.limits import MAX_TRACE, CpuBudget, TraceBytes
-from opencode_env.cli_agent.interception.masking import Masking, keys_of
+from opencode_env.cli_agent.interception.key_masking import Masking, keys_of
 from opencode_env.cli_agent.interception.request_steps import BODY_IDLE_SECONDS
 from opencode_env.cli_agent.interception.served_dialect import call_of, served
 from opencode_env.cli_agent.interception.tunnel import watched

@@ -21,8 +21,8 @@ from verifiers.v1.session import RolloutLimits, RolloutSession
 from verifiers.v1.trace import AgentInfo, Error, InterceptRecord, ModelCall, TimeSpan, Trace
 from verifiers.v1.types import AssistantMessage, Request
 
+from opencode_env.cli_agent.interception.call_limits import MAX_TRACE, CallSlots, CallTally, TraceBytes
 from opencode_env.cli_agent.interception.conversations import history_forks
-from opencode_env.cli_agent.interception.limits import MAX_TRACE, CallSlots, CallTally, TraceBytes
 from opencode_env.errors import RoleRefused
 
 ROLE_HEADER = "X-RLM-Role"

@@ -16,7 +16,7 @@ import stat
 import sys
 import time
 
-from . import files, messages, processes
+from . import file_access, messages, processes
 
 TYPE_CHECKING = False  # `typing` would cost more than all else together
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class ContainerSupervisor(messages.Server):
         try:
             own = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self._enter()
-            found = files.open_answer(fields[0], own)
+            found = file_access.open_answer(fields[0], own)
             self.reply(identifier, b"ok", *((found, ()) if isinstance(found, bytes) else (b"", (found,))))
             code = 0
         finally:

@@ -23,7 +23,7 @@ import select
 import stat
 import sys
 
-from . import files, messages, processes
+from . import file_access, messages, processes
 
 TYPE_CHECKING = False  # `typing` would cost more than all else together
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class Supervisor(messages.Server):
         env = dict(setting.split(b"=", 1) for setting in settings)
         env[processes.COMMAND_VARIABLE] = identifier
         if log:
-            opened = files.open_log(log)
+            opened = file_access.open_log(log)
             fds += [opened]
             stdio = [self._null, opened, opened]
         else:
@@ -287,14 +287,14 @@ class Supervisor(messages.Server):
 
     def on_read(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> None:
         """Fields: path; the reply has a descriptor of the file."""
-        fds.append(files.open_regular(fields[0]))
+        fds.append(file_access.open_regular(fields[0]))
         self.reply(identifier, b"ok", fds=fds[-1:])
 
     def on_answer(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes | None:
         """Fields: path; the reply has a descriptor of the file, or says why not."""
         own = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         fds.append(own)
-        found = files.open_answer(fields[0], own)
+        found = file_access.open_answer(fields[0], own)
         if isinstance(found, bytes):
             return found
         fds.append(found)
@@ -303,7 +303,7 @@ class Supervisor(messages.Server):
 
     def on_write(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
         """Fields: path; fds: the content."""
-        files.write_from(fds[0], fields[0])
+        file_access.write_from(fds[0], fields[0])
         return b""
 
     def on_mark(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:

@@ -14,8 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from opencode_rubrics.swe.split import RowPaths, Splitter, configures_tests, signs_of, split_paths
-from opencode_rubrics.swe.tree import (
+from opencode_rubrics.swe.file_tree import (
     MAX_NAMES,
     MAX_PATHS,
     File,
@@ -30,7 +29,8 @@ from opencode_rubrics.swe.tree import (
     unfit,
     unpacked,
 )
-from opencode_rubrics.swe.verdict import Suite, judge, passed_alone
+from opencode_rubrics.swe.split import RowPaths, Splitter, configures_tests, signs_of, split_paths
+from opencode_rubrics.swe.suite_verdict import Suite, judge, passed_alone
 
 CPU_SECONDS = 60
 MEMORY_BYTES = 3 << 30

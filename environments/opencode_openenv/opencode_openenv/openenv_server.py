@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from verifiers.v1.errors import RolloutError
 
-from opencode_openenv.guard import Application, GuardedApplication, Message, Receive, Send
+from opencode_openenv.connection_guard import Application, GuardedApplication, Message, Receive, Send
 from opencode_openenv.listening import TOKEN_VARIABLE, ListenConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
