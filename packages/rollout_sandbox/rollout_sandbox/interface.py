@@ -15,6 +15,27 @@ it, a `Runtime` with variables and a user, which is what harnesses, tasks and ru
 | `expose` | the way from the host to one port inside |
 | `prepare_execution` | takes the network that the agent must not have; with None, gives it back |
 
+    class MyConfig(CustomRuntimeConfig):  # options are fields; `--env.agent.runtime.type custom` reads them
+        import_path: str = "my_package.MyBackend"
+
+    class MyView(SandboxAbilities, Runtime):  # where it has an ability
+        can_end_agent = True
+
+    class MyBackend(RuntimeBackend):
+        config_class = MyConfig
+
+        def __init__(self, config: MyConfig, name: str | None = None) -> None:
+            super().__init__(name)
+            self.config, self.info = config, CustomRuntimeInfo(import_path=config.import_path)
+
+        def bind(self, *, env: Mapping[str, str] | None = None) -> MyView:
+            return MyView(self, env=self.env if env is None else env)
+
+        async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult: ...
+
+`is_local` says that it is on this machine, and `SUPPORTS_TASK_IMAGES`, `SUPPORTS_USER_SWITCHING` and
+`SUPPORTS_PORT_EXPOSURE` what it takes of a task; each is a class attribute and False until it is set.
+
 What the view can do beyond that are its abilities: the attributes of `SandboxAbilities`, from which the view's class
 inherits. All are optional. What each stands for as it is written here is a sandbox that has it not, and whoever asks
 for it says what is done then. `abilities_of` (`rollout_sandbox.compat`) gives those of any runtime: verifiers' own
