@@ -351,3 +351,22 @@ def test_a_module_has_a_name_of_its_own() -> None:
     alone = ("__init__.py", "__main__.py")
     names = [path.stem for path in sources().values() if path.name not in alone and path.parent.name != "programs"]
     assert {name for name in names if names.count(name) > 1} == SHARED_MODULES.keys()
+
+
+FRAGMENT = re.compile(
+    "(?:After|Above|As|At|Before|Behind|Below|Beside|Between|By|For|From|How|In|Of|On|To|What|Whatever|When|Where|Which|"
+    r"Who|Whoever|Whose|Why|With|Within|Without)\b"
+)
+
+
+def test_a_docstring_begins_as_a_sentence_and_says_what_it_raises_to_callers_elsewhere() -> None:
+    wrong = []
+    for module, path in sources().items():
+        assert path.read_text().count("Invariant:") <= 1, module
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                text = ast.get_docstring(node) or ""
+                private = node.name.startswith("_") and not node.name.startswith("__")
+                if FRAGMENT.match(text) or "Invariant:" in text or (private and "Raises:" in text):
+                    wrong.append(f"{module}.{node.name}: {text[:80]}")
+    assert wrong == []

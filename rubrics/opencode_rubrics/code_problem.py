@@ -100,7 +100,7 @@ class CodeTests(BaseModel):
     """How many tests the problem has, those that were not drawn included."""
 
     def sampled(self, most: int, identity: str) -> Self:
-        """At most so many of the tests, in their order; which, follows from the row's identity alone."""
+        """Return at most so many of the tests, in their order; which, follows from the row's identity alone."""
         if len(self.tests) <= most:
             return self
         drawn = sorted(random.Random(identity).sample(range(len(self.tests)), most))

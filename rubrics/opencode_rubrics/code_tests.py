@@ -116,7 +116,7 @@ class CodeTestsConfig(RubricConfig):
 
 @dataclass(frozen=True)
 class _Verdict:
-    """What became of one test."""
+    """Holds what became of one test."""
 
     passed: bool
     reason: str
@@ -124,7 +124,7 @@ class _Verdict:
 
 
 def _batch(argv: list[str], files: dict[str, bytes], tests: CodeTests) -> tuple[ProgramBatch, list[str]]:
-    """How the tests of one answer are run; a test of a function has a key that no other test's program knows."""
+    """Return how the tests of one answer are run; a test of a function has a key that no other test's program knows."""
     if tests.function is None:
         return ProgramBatch(argv, files, [str(test.input) for test in tests.tests]), [""] * len(tests.tests)
     keys = [secrets.token_hex(16) for _ in tests.tests]
@@ -169,12 +169,12 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
     @vf.metric
     async def num_test_cases(self, trace: AnyTrace) -> float:
-        """How many tests there were."""
+        """Return how many tests there were."""
         return float(len(trace.info.get(CODE_TESTS_KEY, ())))
 
     @vf.metric
     async def tests_timed_out(self, trace: AnyTrace) -> float:
-        """How many of them took too long, or were not reached."""
+        """Return how many of them took too long, or were not reached."""
         return float(
             sum(verdict["reason"] in ("timeout", "not reached") for verdict in trace.info.get(CODE_TESTS_KEY, ()))
         )
@@ -199,7 +199,7 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
     @asynccontextmanager
     async def _place(self, tests: CodeTests, trace: AnyTrace, runtime: vf.Runtime) -> AsyncIterator[AgentPrograms]:
-        """Where programs run: beside the agent's sandbox if that can be, else in one of its kind."""
+        """Yield where programs run: beside the agent's sandbox if that can be, else in one of its kind."""
         if (place := abilities_of(runtime).agent_programs(self._limits(tests))) is not None:
             async with place as programs:
                 yield programs
@@ -289,7 +289,8 @@ class _BoxPrograms:
         self._runtime = runtime
 
     async def run(self, batch: ProgramBatch, limits: ProgramLimits) -> list[ProgramEnd]:
-        """What the program did with each input, in order; a `ScoringError` if programs cannot be kept apart in it."""
+        """Return what the program did with each input, in order; a `ScoringError` if programs cannot be kept apart in
+        it."""
         if self._runtime.type == "subprocess":
             raise ScoringError("code tests would run on this machine itself: leave out --env.sandbox.confine false")
         async with scoring_home(self._runtime, "/", exposed=False) as home:

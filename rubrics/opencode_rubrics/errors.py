@@ -25,7 +25,7 @@ class ScorerLost(ScoringError):
 
 
 class ReaderError(Exception):
-    """What was made could not be read within the limits."""
+    """The data could not be read within the limits."""
 
 
 class CleanupError(RolloutError):

@@ -30,7 +30,7 @@ MATH_KEY = "math"
 
 
 class MathConfig(JudgeOptions):
-    """What both math rubrics have in common: the rules' limits and the judge behind them, who answers A (right), B
+    """Sets what both math rubrics have in common: the rules' limits and the judge behind them, who answers A (right), B
     (wrong) or C (cannot be told)."""
 
     timeout_seconds: float = Field(5.0, gt=0, allow_inf_nan=False)
@@ -60,7 +60,8 @@ MathConfigT = TypeVar("MathConfigT", bound=MathConfig)
 
 
 class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
-    """What the math rubrics share: rewards, metrics, judge and worker pool; a subclass says how the rules are asked."""
+    """Holds what the math rubrics share: rewards, metrics, judge and worker pool; a subclass says how the rules are
+    asked."""
 
     async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> RulesResult:
         """The rules' result on the rollout's answer."""

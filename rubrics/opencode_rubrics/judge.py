@@ -92,7 +92,7 @@ class Judge(vf.Judge[str]):
     """
 
     def __init__(self, options: JudgeOptions, choices: Sequence[str], prompt_file: str, name: str) -> None:
-        """Without a prompt of the options' own, `prompt_file` of this package has it; calls are `name` on the trace."""
+        """Take the prompt from the options, else from `prompt_file` of this package; calls are `name` on the trace."""
         super().__init__(vf.JudgeConfig(**options.judge_client.model_dump(), name=name, model=options.judge_model))
         self.prompt = options.judge_prompt or files(__package__).joinpath(prompt_file).read_text("utf-8")
         self._options = options
@@ -158,7 +158,7 @@ class Judge(vf.Judge[str]):
         return completion
 
     def _described(self, error: Exception) -> str:
-        """What is wrong with a call that brought no reply, and what to check."""
+        """Return what is wrong with a call that brought no reply, and what to check."""
         judge, retries = f"judge {self.config.model!r}", f"after {self._options.judge_max_retries} retries"
         if isinstance(error, _NoVerdict):
             return str(error)

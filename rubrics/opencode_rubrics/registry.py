@@ -197,7 +197,7 @@ class RubricGroup(Rubric[RubricGroupConfig]):
         return [live_rubric(member.rubric) for member in self.config.members]
 
     async def shared_directories(self) -> Sequence[Bind]:
-        """What any member wants to see in the confined local sandbox."""
+        """Return what any member wants to see in the confined local sandbox."""
         found = [directory for rubric in self.members for directory in await rubric.shared_directories()]
         return list(dict.fromkeys(found))
 

@@ -64,7 +64,7 @@ class RemoteHybridMathConfig(MathConfig):
 
 @dataclass(frozen=True)
 class _Scorer:
-    """How the scorer is started in a sandbox."""
+    """Tells how the scorer is started in a sandbox."""
 
     python: str
     """Its interpreter, absolute or by name."""
@@ -117,7 +117,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
         return _result(reply, self.config.timeout_seconds)
 
     async def _scorer(self, task: vf.TaskData, runtime: vf.Runtime) -> _Scorer | None:
-        """Where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
+        """Return where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
         if (python := abilities_of(runtime).trusted_python) is not None:
             return await self._in_trusted_system(runtime, python)
         if task.agent_user is None or not supports_users(runtime):
@@ -266,7 +266,7 @@ class _Lines:
 
 
 async def _last_words(process: vf.RuntimeProcess) -> str:
-    """How the process ended and the end of what it wrote to standard error, waited for at most 2 seconds."""
+    """Return how the process ended and the end of what it wrote to standard error, waited for at most 2 seconds."""
     words, code = b"", "running"
     try:
         async with asyncio.timeout(2):

@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class RewardFileVerdict:
-    """What was written; `problem` says why that is nothing, and the reward is 0 then."""
+    """Holds what was written; `problem` says why that is nothing, and the reward is 0 then."""
 
     reward: float = 0.0
     others: Mapping[str, float] = field(default_factory=dict)

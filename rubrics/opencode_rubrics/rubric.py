@@ -100,8 +100,8 @@ class NeutralAnswer:
 
 
 def task_field(task: vf.TaskData, name: str, kind: type[FieldT], missing: str) -> FieldT:
-    """What a field of a task's data holds, whatever the class of that data and of what it holds. A `TaskError` that
-    begins with what is `missing` if it is not of this kind."""
+    """Return what a field of a task's data holds, whatever the class of that data and of what it holds. A `TaskError`
+    that begins with what is `missing` if it is not of this kind."""
     try:
         return TypeAdapter(kind).validate_python(getattr(task, name, None), from_attributes=True)
     except ValidationError as error:
@@ -137,8 +137,8 @@ class Rubric(Generic[ConfigT]):
         return ()
 
     async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
-        """What scoring needs of the row and the configuration, by the names by which rewards and metrics ask for it;
-        `sandbox` is the runtime's type, None without one. Whatever it raises is an error of the rollout; whatever
+        """Return what scoring needs of the row and the configuration, by the names by which rewards and metrics ask for
+        it; `sandbox` is the runtime's type, None without one. Whatever it raises is an error of the rollout; whatever
         rewards and metrics raise is the agent's first."""
         return {}
 
@@ -151,7 +151,7 @@ class Rubric(Generic[ConfigT]):
         return NeutralAnswer(reply, getattr(self.config, "answer_path", None), boxed)
 
     def weight(self, name: str, scorer: Callable[..., Any]) -> float:
-        """What the reward `name` of a scorer counts."""
+        """Return what the reward `name` of a scorer counts."""
         return float(getattr(scorer, "_vf_weight", 1.0))
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
@@ -385,7 +385,7 @@ def _said(error: BaseException) -> str:
 
 
 def _place_of(error: BaseException, owner: type[Any]) -> str:
-    """Where the owner's own package raised it, or called what raised it."""
+    """Return where the owner's own package raised it, or called what raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     file = getattr(sys.modules.get(owner.__module__), "__file__", None)
     own = [frame for frame in frames if file is not None and Path(frame.filename).is_relative_to(Path(file).parent)]

@@ -77,7 +77,7 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
 
     @vf.metric
     async def swe_counts(self, problem: SweProblem, trace: AnyTrace) -> dict[str, float]:
-        """How many tests passed of how many, and what was changed."""
+        """Return how many tests passed of how many, and what was changed."""
         record = trace.info.get(SWE_KEY, {})
         counted = {name: float(record.get(name, 0)) for name in _COUNTS}
         fail_to_pass = float(len(problem.exact or problem.fail_to_pass))
@@ -117,7 +117,7 @@ async def _changed(
     agents: tuple[vf.Runtime, bytes],
     scoring: Scoring,
 ) -> Change:
-    """What the agent changed; a `TreeError` if it cannot be taken out."""
+    """Return what the agent changed; a `TreeError` if it cannot be taken out."""
     (box, before), (runtime, after) = untouched, agents
     with scoring.agents_time():
         async with reader() as reading:

@@ -66,9 +66,9 @@ _RUN_SCRIPT = f"chmod +x {SCRIPT} 2>/dev/null; {SCRIPT}"
 
 
 def lacked_program(result: CommandResult) -> str:
-    """What says that a program was lacking, by its exit code or what a shell wrote; empty if nothing does. A script
-    that goes on after such a line, and writes a verdict, has judged less than it means to. Only the end of a long
-    output is known."""
+    """Return what says that a program was lacking, by its exit code or what a shell wrote; empty if nothing does. A
+    script that goes on after such a line, and writes a verdict, has judged less than it means to. Only the end of a
+    long output is known."""
     lines = (line for text in (result.stderr, result.stdout) for line in text.split("\n"))
     found = next(filter(_lacks, lines), None)
     code = "" if result.timed_out else _CODES.get(result.exit_code, "")
@@ -239,7 +239,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             return await self._run(apart, tests, there, exposed=False)
 
     async def _blamed(self, tests: StagedTests, scoring: Scoring, workdir: str, problem: str) -> str:
-        """Why the agent is to blame for a missing verdict; a `ScoringError` if it is not, or nobody can say."""
+        """Return why the agent is to blame for a missing verdict; a `ScoringError` if it is not, or nobody can say."""
         async with scoring.control():
             if scoring.boxes is None:
                 raise ScoringError(f"the tests gave no verdict: {problem}")
@@ -278,7 +278,7 @@ async def _run_script(runtime: vf.Runtime, tests: StagedTests, workdir: str, hom
 
 
 class _ArtifactProblem(Exception):
-    """What the agent left cannot be carried; the message says why."""
+    """The agent's files cannot be carried; the message says why."""
 
 
 async def _carry_artifacts(

@@ -56,7 +56,7 @@ class VerifyCommandsConfig(RubricConfig):
 
 
 class VerifyPlan(BaseModel):
-    """What this rubric reads of a task's data, whatever the class of that data."""
+    """Holds what this rubric reads of a task's data, whatever the class of that data."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
@@ -150,13 +150,13 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
 
     @vf.metric
     async def verify_passed(self, trace: AnyTrace) -> float:
-        """How many verify commands exited 0 in time."""
+        """Return how many verify commands exited 0 in time."""
         results = trace.info.get("verify", [])
         return float(sum(result["exit_code"] == 0 and not result["timed_out"] for result in results))
 
     @vf.metric
     async def verify_total(self, trace: AnyTrace) -> float:
-        """How many verify commands ran."""
+        """Return how many verify commands ran."""
         return float(len(trace.info.get("verify", [])))
 
 

@@ -59,7 +59,7 @@ This is who you are and what you want:
 
 
 class UserSimulationConfig(BaseConfig):
-    """How the users are played that rows ask for (a column `user_simulation`)."""
+    """Sets how the users are played that rows ask for (a column `user_simulation`)."""
 
     max_turns: int = Field(20, ge=1)
     """Messages of the user in one conversation, beyond the row's prompt; then the rollout ends."""
@@ -126,7 +126,7 @@ class ScriptedUser:
         return await self.answer("")
 
     async def answer(self, reply: str) -> str | None:
-        """What the user says to the agent's `reply`; None = the conversation is over."""
+        """Return what the user says to the agent's `reply`; None = the conversation is over."""
         line = next(self._lines, None)
         return None if line is None or _wants_no_more(line) else line
 
@@ -139,7 +139,7 @@ class PlayedUser:
         self._side = side
 
     async def open(self) -> str | None:
-        """What the user says to a greeting that only the user hears.
+        """Return what the user says to a greeting that only the user hears.
 
         Raises:
             EnvError: its model failed, or said nothing.
@@ -147,7 +147,7 @@ class PlayedUser:
         return await self._said("Hello! How can I help you?", EnvError)
 
     async def answer(self, reply: str) -> str | None:
-        """What the model says.
+        """Return what the model says.
 
         Raises:
             EnvError: it failed; a `BrokenUserError` where the agent's words can be the reason.

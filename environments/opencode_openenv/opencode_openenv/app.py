@@ -43,7 +43,7 @@ _ANSWER = {
 
 
 class OpenCodeState(State):
-    """What a session has done so far."""
+    """Holds what a session has done so far."""
 
     rollouts_completed: int = 0
     last_reward: float | None = None

@@ -26,7 +26,7 @@ ALL = 4
 
 
 def refusal(scope: Message, token: str | None) -> str:
-    """Why a caller is refused; empty if they are not."""
+    """Return why a caller is refused; empty if they are not."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
     if "origin" in headers:
         return "pages in a browser are not served"

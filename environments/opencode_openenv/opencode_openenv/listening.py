@@ -15,7 +15,7 @@ TOKEN_VARIABLE = "OPENCODE_OPENENV_TOKEN"
 
 
 class ListenConfig(BaseConfig):
-    """Where a server listens, and whom it serves."""
+    """Sets where a server listens, and whom it serves."""
 
     host: str = "127.0.0.1"
     """Address to listen at. Whoever reaches it runs shell commands at your expense: give other addresses with a

@@ -138,7 +138,7 @@ def call_log(traces: Mapping[Role, AnyTrace]) -> str:
 
 
 class _NoTrainingTraceError(ValueError):
-    """Why a rollout has no training trace."""
+    """A rollout has no training trace; the message says why."""
 
 
 def training_trace(traces: Mapping[Role, AnyTrace]) -> TrainingTrace:
@@ -198,7 +198,7 @@ def _before(trace: AnyTrace, parent: int | None) -> tuple[list[int], int | None]
 
 
 def _request_and_response(call: ModelCall | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a turn says of its request and of the response."""
+    """Return what a turn says of its request and of the response."""
     if call is None:
         return {}, {}
     sampling = call.sampling.model_dump(exclude_none=True) if call.sampling else {}
@@ -207,7 +207,7 @@ def _request_and_response(call: ModelCall | None) -> tuple[dict[str, Any], dict[
 
 
 def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any]) -> RolloutResult:
-    """What an episode means to the caller."""
+    """Return what an episode means to the caller."""
     result = RolloutResult(task_id=spec.task_id, mode=spec.mode)
     traces = {_role(trace): trace for trace in episode.traces}
     trace = traces.get("main")

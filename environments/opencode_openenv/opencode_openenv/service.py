@@ -63,7 +63,7 @@ def _is_cached(tokenizer: str) -> bool:
 
 
 async def _unreachable(url: str) -> str:
-    """Why nobody can be connected to there; empty if somebody can, or a proxy would do it."""
+    """Return why nobody can be connected to there; empty if somebody can, or a proxy would do it."""
     parts = urlsplit(url)
     proxies = getproxies()
     if (parts.scheme in proxies or "all" in proxies) and not proxy_bypass(parts.hostname or ""):

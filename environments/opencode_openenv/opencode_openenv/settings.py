@@ -15,7 +15,7 @@ from opencode_openenv.listening import ListenConfig
 
 
 class ServerConfig(ListenConfig):
-    """Where the server listens, whom it serves, and where rollouts run."""
+    """Sets where the server listens, whom it serves, and where rollouts run."""
 
     max_concurrent: int = Field(8, ge=1)
     """Rollouts at once."""

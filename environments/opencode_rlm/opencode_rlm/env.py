@@ -98,7 +98,7 @@ class OpenCodeRLMEnvConfig(OpenCodeEnvConfig):
 
     @property
     def sub_settings(self) -> SubSettings:
-        """What bounds the sub calls of one rollout."""
+        """Return what bounds the sub calls of one rollout."""
         return SubSettings(
             max_parallel=self.max_sub_llm_parallelism,
             max_turns=self.sub_llm_max_turns,

@@ -63,7 +63,7 @@ async def _answer(world: WorldAlone, client: Client, tools: dict[str, Tool], lin
 
 
 def _unseen(entry: LedgerEntry) -> str:
-    """What the agent would not see of a step."""
+    """Return what the agent would not see of a step."""
     end = " · the end" if entry.terminated or entry.truncated else ""
     return f"| reward {entry.reward:g}{end}" + (f" · {json.dumps(entry.info)}" if entry.info else "")
 

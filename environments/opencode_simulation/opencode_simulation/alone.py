@@ -86,7 +86,7 @@ _CLOSE = 1e-6
 
 
 def gold_calls(data: Any, column: str | None = None) -> Any:
-    """What a row has for its solution; None where it has none."""
+    """Return what a row has for its solution; None where it has none."""
     columns = (column,) if column else GOLD_COLUMNS
     return next((data.info[name] for name in columns if name in data.info), None)
 

@@ -108,7 +108,7 @@ class PlayedWorld:
         return step, await self._shown(step.observation)
 
     async def finish(self) -> Seen | None:
-        """What the world says of its final state; None where it says nothing."""
+        """Return what the world says of its final state; None where it says nothing."""
         if type(self.world).finish is World.finish or hasattr(type(self.world).finish, TOOL_NAME):
             return None  # there is none, or it is the agent's to call
         found = await self.run(self.world.finish)
@@ -138,7 +138,8 @@ def _settle(future: asyncio.Future[Any], outcome: Any, failure: Exception | None
 
 
 def _raisable(failure: BaseException) -> Exception:
-    """What a world raised, or in its place what neither ends the loop nor looks like the end of whoever waits."""
+    """Return what a world raised, or in its place what neither ends the loop nor looks like the end of whoever
+    waits."""
     if isinstance(failure, Exception) and not isinstance(failure, StopIteration):
         return failure
     other = RuntimeError(f"{type(failure).__name__}: {failure}")
@@ -174,7 +175,7 @@ Seed = Annotated[StrictInt, Field(ge=MIN_INTEGER, le=MAX_INTEGER)]
 
 
 class EpisodeSpec(BaseModel, frozen=True):
-    """Which episode of a world is played, and its limits."""
+    """Tells which episode of a world is played, and its limits."""
 
     seed: Seed | None = None
     config: dict[str, JsonValue] = {}

@@ -66,12 +66,12 @@ _INFRASTRUCTURE = (Path(__file__).parent, Path(importlib.__file__).parent)
 
 
 def failure_text(error: BaseException) -> str:
-    """What was raised, and behind it the frames of the world's code, those of its causes first."""
+    """Return what was raised, and behind it the frames of the world's code, those of its causes first."""
     return "\n".join([said(error), *_cut(list(_frames(error)))])
 
 
 def said(error: BaseException) -> str:
-    """What was raised, in one bounded text that can be sent."""
+    """Return what was raised, in one bounded text that can be sent."""
     if isinstance(error, WorldError):
         return str(error)
     if isinstance(error, ValidationError) and error.title == "LedgerEntry":

@@ -48,7 +48,7 @@ class EnvironmentWorld(World):
 
     @classmethod
     def get_default_config(cls) -> Mapping[str, JsonValue]:
-        """What a row's own config is laid on."""
+        """Return what a row's own config is laid on."""
         return cls.DEFAULT_CONFIG
 
     def create_environment(self, config: dict[str, Any]) -> Any:
@@ -77,7 +77,8 @@ class EnvironmentWorld(World):
             environment.close()
 
     def parse_action(self, action: Any) -> Any:
-        """What a tool returned as the environment takes it; what this raises refuses the call, and nothing changes."""
+        """Return what a tool returned as the environment takes it; what this raises refuses the call, and nothing
+        changes."""
         return action
 
     def formatter(self) -> Callable[[Any], Any]:
@@ -91,7 +92,7 @@ class EnvironmentWorld(World):
 
     @classmethod
     def default_config(cls) -> Mapping[str, JsonValue]:
-        """What `get_default_config` gives, which may be a method of an instance."""
+        """Return what `get_default_config` gives, which may be a method of an instance."""
         hook = inspect.getattr_static(cls, "get_default_config")
         given = cls if isinstance(hook, classmethod | staticmethod) else cls()
         return given.get_default_config() or {}

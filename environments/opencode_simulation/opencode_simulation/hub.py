@@ -52,7 +52,7 @@ class ServerHello(BaseModel):
 
 
 class WorldReport(BaseModel):
-    """What a server says of one rollout's world."""
+    """Holds what a server says of one rollout's world."""
 
     kind: Literal["opened", "stepped", "failed", "closed"]
     rollout: str
@@ -67,7 +67,7 @@ class WorldReport(BaseModel):
 
 
 class WorldOrder(BaseModel):
-    """What a server is told about one rollout's world; `read` says that the report it waits for has been read."""
+    """Holds what a server is told about one rollout's world; `read` says that the report it waits for has been read."""
 
     kind: Literal["open", "read", "end"]
     rollout: str

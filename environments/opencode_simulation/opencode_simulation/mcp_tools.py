@@ -58,7 +58,7 @@ async def nobody(request: Request) -> Episode:
 
 
 def signed_tool(name: str, tool: Callable[..., Any], find: Find) -> Callable[..., Awaitable[str]]:
-    """What an MCP server calls for a tool, with the tool's own parameters."""
+    """Return what an MCP server calls for a tool, with the tool's own parameters."""
 
     async def call(**arguments: Any) -> str:
         request = _request.get()
@@ -93,7 +93,7 @@ def _signed(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..
 
 
 def _key(request: Request) -> CallKey | None:
-    """What a call that is sent again has in common with the first, and no other call of the same client."""
+    """Return what a call that is sent again has in common with the first, and no other call of the same client."""
     if request.request_id is None or request.params is None:
         return None
     called = f"{request.request_id!r} {request.params.get('name')} {request.params.get('arguments')!r}"
@@ -101,5 +101,6 @@ def _key(request: Request) -> CallKey | None:
 
 
 def _client(request: Request) -> str:
-    """Who asks, as far as requests without sessions tell: programs of the agent's number their calls as it does."""
+    """Return who asks, as far as requests without sessions tell: programs of the agent's number their calls as it
+    does."""
     return str(getattr(request.request, "headers", {}).get("user-agent", ""))

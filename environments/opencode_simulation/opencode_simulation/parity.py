@@ -159,7 +159,7 @@ def signature_of(tool: ListedTool, *, descriptions: bool = False) -> Signature:
 
 
 def differences(ours: Signature, theirs: Signature, *, descriptions: bool) -> Iterator[str]:
-    """What sets two tools of one name apart, one line each: the parameter, the simulation's, and production's."""
+    """Yield what sets two tools of one name apart, one line each: the parameter, the simulation's, and production's."""
     missing = [name for name in theirs.parameters if name not in ours.parameters]
     extra = [name for name in ours.parameters if name not in theirs.parameters]
     for name in missing:
@@ -187,7 +187,7 @@ def _parameter(name: str, ours: Parameter, theirs: Parameter, *, descriptions: b
 
 
 def _schemas(path: str, ours: Any, theirs: Any) -> Iterator[str]:
-    """Where two schemas differ, as far inside as they can be told apart."""
+    """Yield where two schemas differ, as far inside as they can be told apart."""
     if ours == theirs:
         return
     if not (isinstance(ours, dict) and isinstance(theirs, dict)):
@@ -259,7 +259,8 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, A
 
 
 def _target(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What a JSON pointer of this schema leads to; None for any other reference, which stays as it is written."""
+    """Return what a JSON pointer of this schema leads to; None for any other reference, which stays as it is
+    written."""
     if not reference.startswith("#"):
         return None
     found: Any = root

@@ -28,7 +28,7 @@ _ECHO = 80
 
 
 def given_arguments(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """What an agent gave, before a tool can change it.
+    """Return what an agent gave, before a tool can change it.
 
     Raises:
         InvalidAction: it holds what JSON cannot say, such as NaN, or a world which shows it again would seem to fail:
@@ -44,7 +44,7 @@ def given_arguments(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def world_json(value: Any, what: str) -> JsonValue:
-    """What a world gave; a `TypeError` with the name `what` where it is not JSON."""
+    """Return what a world gave; a `TypeError` with the name `what` where it is not JSON."""
     try:
         return _checked(value, _AROUND)
     except ValueError as error:
@@ -52,7 +52,8 @@ def world_json(value: Any, what: str) -> JsonValue:
 
 
 def observation_json(value: Any) -> JsonValue:
-    """What an agent is shown: JSON without pictures or sounds, which it would read as base64; else a `TypeError`."""
+    """Return what an agent is shown: JSON without pictures or sounds, which it would read as base64; else a
+    `TypeError`."""
     shown = world_json(value, "the observation")
     if _holds_media(shown):
         raise TypeError("the observation holds a picture or a sound, and agents see text: say what is to be seen")

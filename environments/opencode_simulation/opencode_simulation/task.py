@@ -32,7 +32,7 @@ _DONE = "environment_done"
 
 
 class SimulationTaskConfig(vf.TaskConfig):
-    """Which world is played, where it runs and how it is scored."""
+    """Sets which world is played, where it runs and how it is scored."""
 
     world: str = "frozen-lake"
     """A shipped world (`frozen-lake`, `issue-tracker`, `order-desk`), or `module:Class`."""
@@ -112,7 +112,7 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         await self._open(trace, ledger_of({LEDGER_KEY: trace.info.pop(LEDGER_KEY)}))
 
     def episode_spec(self, before: Ledger | None = None) -> EpisodeSpec:
-        """Which episode the row asks for; with a ledger, one that goes on from it."""
+        """Return which episode the row asks for; with a ledger, one that goes on from it."""
         return EpisodeSpec(
             seed=self.data.seed,
             config=self.data.config,
@@ -188,15 +188,15 @@ def server_config(config: SimulationTaskConfig) -> SimulationToolsetConfig:
 
 
 def shared_group(config: SimulationTaskConfig) -> str:
-    """What a shared server and the tasks whose worlds it serves have in common."""
+    """Return what a shared server and the tasks whose worlds it serves have in common."""
     return hashlib.sha256(config.model_dump_json().encode()).hexdigest()
 
 
 def termination_reason(
     trace: AnyTrace, summary: LedgerSummary, last_info: dict[str, object]
 ) -> TerminationReason | None:
-    """Why an episode ended, in the words that trainers of its family expect; None where the agent just stopped, ran out
-    of time or failed. `last_info` is what its last step said."""
+    """Return why an episode ended, in the words that trainers of its family expect; None where the agent just stopped,
+    ran out of time or failed. `last_info` is what its last step said."""
     by_a_limit = last_info.get("truncated_by") in ("max_steps", "ledger_bytes")
     if summary.terminated or (summary.truncated and not by_a_limit):
         return "control_plane_signal"

@@ -34,7 +34,7 @@ _PROMPTS = ("question", "instruction", "query", "task", "problem", "user_prompt"
 
 
 class SimulationTasksetConfig(vf.TasksetConfig):
-    """Which episodes are played."""
+    """Sets which episodes are played."""
 
     task: SimulationTaskConfig = SimulationTaskConfig()
     dataset: Path | None = None
@@ -58,7 +58,7 @@ class SimulationTasksetConfig(vf.TasksetConfig):
 
     @property
     def episode_count(self) -> int:
-        """How many rows are made where neither a file nor shipped ones are taken."""
+        """Return how many rows are made where neither a file nor shipped ones are taken."""
         return self.episodes or 8
 
 
@@ -128,7 +128,7 @@ def _of_array(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _belongs(column: Sequence[int | str], config_keys: Collection[str]) -> str:
-    """Where a key belongs that is not a row's."""
+    """Return where a key belongs that is not a row's."""
     name = str(column[-1])
     if column[0] == "user_simulation":
         return f"a user has {', '.join(AskedUser.model_fields)}"

@@ -170,7 +170,7 @@ class SimulationState(vf.State):
 
 
 class SimulationToolsetConfig(vf.ToolsetConfig):
-    """What the server's process is told; only processes of the host can read it."""
+    """Sets what the server's process is told; only processes of the host can read it."""
 
     world: str
     """Reference of the world class."""

@@ -16,7 +16,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Step(NamedTuple):
-    """What one action did, in the order of Gymnasium's `step`."""
+    """Holds what one action did, in the order of Gymnasium's `step`."""
 
     observation: Any
     """What the agent sees: text, or anything JSON can say. It is all that the agent sees."""
@@ -47,7 +47,7 @@ class World:
 
     @classmethod
     def default_config(cls) -> Mapping[str, JsonValue]:
-        """What a row's own `config` is laid on."""
+        """Return what a row's own `config` is laid on."""
         return {}
 
     def reset(self, seed: int | None, config: Mapping[str, JsonValue]) -> Any:
@@ -76,7 +76,7 @@ class World:
         return observation
 
     def formatter(self) -> Callable[[Any], Any]:
-        """What makes of an observation what the agent sees: `format_observation`."""
+        """Return what makes of an observation what the agent sees: `format_observation`."""
         return self.format_observation
 
 

@@ -111,7 +111,7 @@ def is_public(address: str) -> bool:
 
 
 def text_of(page: str) -> str:
-    """What a reader of an HTML page sees, line by line, in time linear in the page's length."""
+    """Return what a reader of an HTML page sees, line by line, in time linear in the page's length."""
     pieces: list[str] = []
     at = hidden = 0
     while at < len(page):

@@ -52,7 +52,7 @@ def _option(default: Any, meaning: str) -> Any:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How the endpoint is asked; the defaults are Serper's."""
+    """Sets how the endpoint is asked; the defaults are Serper's."""
 
     url: str = _option("https://google.serper.dev/search", "the search endpoint")
     method: Literal["GET", "POST"] = _option("POST", "GET sends the query in the address, POST as JSON")
@@ -120,7 +120,7 @@ class SearchEndpoint:
         raise SearchEndpointDown(f"the search endpoint does not work: {problem}; our own query: {ours}")
 
     async def _asked(self, query: str, count: int, end: float) -> tuple[str, str]:
-        """Why there are no results, or an empty text; and the results."""
+        """Return why there are no results, or an empty text; and the results."""
         options, key = self._options, os.environ.get(_KEY_VARIABLE, "")
         seconds = min(ANSWER_SECONDS, max(end - time.monotonic(), _LEAST))
         asked = {options.query_field: query[:MAX_QUERY_CHARS], options.count_field: count}

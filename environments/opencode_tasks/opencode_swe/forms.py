@@ -33,7 +33,7 @@ def text_of(row: Row, *names: str) -> str:
 
 
 def required_text(row: Row, *names: str) -> str:
-    """As `text_of`, but a row without any such text is refused."""
+    """Return the text as `text_of` does; a row without any such text is refused."""
     return text_of(row, *names) or row.refuse(names[0], "is missing or empty")
 
 
@@ -189,7 +189,7 @@ def _form_of(row: Row) -> Callable[[Row], Fields]:
 
 
 def _plain(row: Row, *image: str) -> Fields:
-    """What most forms have under the same names; `image`: the columns that may name it."""
+    """Return what most forms have under the same names; `image`: the columns that may name it."""
     return {
         **{name.lower(): names_of(row, name) for name in ("FAIL_TO_PASS", "PASS_TO_PASS")},
         "IMAGE": text_of(row, *image),

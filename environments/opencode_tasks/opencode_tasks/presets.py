@@ -37,7 +37,7 @@ def preset(**defaults: Any) -> Callable[[type[ConfigT]], type[ConfigT]]:
 
 
 def _settings(table: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """What a table sets, as `name = value`."""
+    """Yield what a table sets, as `name = value`."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _settings(value, f"{prefix}{name}.")

@@ -103,14 +103,14 @@ def _found(given: argparse.Namespace, answer: str) -> str:
 
 
 class TextForm(NamedTuple):
-    """What a text is taken for, such as "number", and its form, such as "1/2"."""
+    """Holds what a text is taken for, such as "number", and its form, such as "1/2"."""
 
     kind: str
     form: str
 
 
 def reading(text: str) -> TextForm:
-    """How `text` is read when it stands alone; a comparison may read it as the other side is written."""
+    """Return how `text` is read when it stands alone; a comparison may read it as the other side is written."""
     text = meaning(without_lead(text))
     for kind, has in (
         ("date", date_of),

@@ -37,7 +37,7 @@ def limit_memory() -> None:
 
 
 def in_child(work: Callable[[], str], seconds: float) -> str | int:
-    """What `work` returns in a fork with `seconds` of CPU; the exit code of the fork if it returns nothing."""
+    """Return what `work` returns in a fork with `seconds` of CPU; the exit code of the fork if it returns nothing."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -465,7 +465,7 @@ def stated(text: str, question: str = "", bare: bool = True) -> tuple[str, ...]:
 
 
 def _statement(sentence: str, question: str) -> tuple[str, tuple[str, ...]]:
-    """What a sentence speaks of, and the readings of the value that it states."""
+    """Return what a sentence speaks of, and the readings of the value that it states."""
     sentence = _IT_IS.sub(r"\1 is", sentence)
     plain = _EMPHASIZED.sub(lambda found: found["value"] or found["other"], sentence)
     bare = without_math_marks(_REASON.sub("", plain)).strip(_ENDING)

@@ -259,7 +259,7 @@ def _without_fonts(text: str) -> str:
 
 
 def closing_bracket(text: str, opening: int) -> int | None:
-    """Where the bracket or brace at `opening` closes; what a backslash stands before is neither."""
+    """Return where the bracket or brace at `opening` closes; what a backslash stands before is neither."""
     depth, index = 0, opening
     closes = {"{": "}", "(": ")"}[text[opening]]
     while index < len(text):

@@ -323,7 +323,7 @@ def _of_words(found: "re.Match[str]") -> Progression | None:
 
 
 def without_domains(gold: str, given: str) -> tuple[str, str, frozenset[str]]:
-    """Both texts without what they say of their own letters, and the letters of which they say it."""
+    """Return both texts without what they say of their own letters, and the letters of which they say it."""
     (shorter, gold_domain, wanted), (other, given_domain, found) = _said(gold), _said(given)
     if gold_domain and given_domain and gold_domain != given_domain:
         return shorter, f"{other} \\in {given_domain}", frozenset()
@@ -354,7 +354,7 @@ def _free(text: str, side: int) -> frozenset[str]:
 
 
 def _named_alike(gold: str, given: str) -> str:
-    """Of the function that it gives: `y` for `y(x)`, `f(x)` for `y`."""
+    """Name the function that it gives: `y` for `y(x)`, `f(x)` for `y`."""
     left, right = _DEFINED.match(gold), _DEFINED.match(given)
     if left is None or right is None or left[0] == right[0]:
         return given

@@ -153,7 +153,7 @@ class Quantity(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """How much of which dimensions a unit is."""
+    """Tells how much of which dimensions a unit is."""
 
     factor: Fraction
     dimensions: tuple[tuple[str, int], ...]
@@ -281,7 +281,7 @@ def _total(amounts: list[Quantity], unit: str) -> PlainNumber | None:
 
 
 def _scale(gold: str, given: str) -> Fraction | None:
-    """How many of the reference's unit one of the answer's is; `None` if they are not of one dimension."""
+    """Return how many of the reference's unit one of the answer's is; `None` if they are not of one dimension."""
     left, right = measure(gold), measure(given)
     if left is None or right is None or left.dimensions != right.dimensions:
         return None
@@ -289,7 +289,7 @@ def _scale(gold: str, given: str) -> Fraction | None:
 
 
 def measure(text: str) -> Measure | None:
-    """What a unit is, canonical or as written (without `\\text`); `None` if a part of it is unknown here."""
+    """Return what a unit is, canonical or as written (without `\\text`); `None` if a part of it is unknown here."""
     if text in UNITS and " " in text:
         return _defined(text)
     parts = _parts(re.sub(r"\\mu\s*", "μ", text.replace(r"\Omega", "Ω")).strip())

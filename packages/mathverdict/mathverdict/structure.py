@@ -232,7 +232,8 @@ def is_solved(relation: Relation) -> bool:
 
 
 def without_question(gold: str, given: str) -> tuple[str, str]:
-    r"""Both texts, one of which loses the question it repeats: `\det A=-6` is -6 if the other is not an equation."""
+    r"""Return both texts, one of which loses the question it repeats: `\det A=-6` is -6 if the other is not an
+    equation."""
     if "=" not in gold:
         return gold, _answered(given)
     return (gold, given) if "=" in given else (_answered(gold), given)
@@ -337,7 +338,7 @@ def balanced(text: str) -> bool:
 
 
 def in_components(gold: str, given: str) -> tuple[str, str]:
-    """Both texts, of which a tuple or column becomes a sum of unit vectors if the other is one."""
+    """Return both texts, of which a tuple or column becomes a sum of unit vectors if the other is one."""
     gold, given = without_factor(gold), without_factor(given)
     gold, given = _identity(gold, given), _identity(given, gold)
     cells, others = _cells(gold), _cells(given)
@@ -403,7 +404,8 @@ def _letter(found: "re.Match[str]") -> str:
 
 
 class IntervalEnd(NamedTuple):
-    """Where a piece ends: at `value`, or right above (`side` 1) or below (-1) it; `None` is infinity on that side."""
+    """Tells where a piece ends: at `value`, or right above (`side` 1) or below (-1) it; `None` is infinity on that
+    side."""
 
     value: Any
     side: int = 0
@@ -469,7 +471,8 @@ def same_set(gold: RealSet, given: RealSet, rounded: bool) -> bool:
 
 
 def _distance(left: IntervalEnd, right: IntervalEnd, rounded: bool = False) -> int:
-    """How far `left` is above `right`: at most 2 if they are ends at one value, else -9 or less, or 9 or more."""
+    """Return how far `left` is above `right`: at most 2 if they are ends at one value, else -9 or less, or 9 or
+    more."""
     if left.value is None or right.value is None:
         return 9 * ((left.value is None) * left.side - (right.value is None) * right.side)
     if same_value(left.value, right.value, SLACK, rounded):

@@ -115,7 +115,7 @@ _NOTATIONS = (("date", same_date), ("choice", same_choices), ("progression", sam
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the rules found; JSON-safe."""
+    """Holds what the rules found; JSON-safe."""
 
     right: bool
     reason: str
@@ -156,7 +156,8 @@ def _finals(text: str, source: Source, question: str = "") -> FinalAnswers:
 
 
 def _of_one_kind(value: str, answers: tuple[str, ...]) -> tuple[str, ...]:
-    """Of a choice's letter and its value beside each other, `400` and `(A)`, those that are what the reference is."""
+    """Return, of a choice's letter and its value beside each other, `400` and `(A)`, those that are what the reference
+    is."""
     letters = [(choice := reference_choice(text)) is not None and not choice.text for text in (value, *answers)]
     return tuple(answer for answer, letter in zip(answers, letters[1:], strict=True) if letter == letters[0]) or answers
 
@@ -220,7 +221,8 @@ def readings(reference: str, answer: str, question: str) -> Iterator[tuple[str, 
 
 @lru_cache(maxsize=256)
 def _named_values(text: str) -> dict[str, str]:
-    """What a text says of each of several names, such as "mean = 9, median = 8"; empty if it is anything else."""
+    """Return what a text says of each of several names, such as "mean = 9, median = 8"; empty if it is anything
+    else."""
     parts = (
         split_top(normalize(without_lead(text)), "[,;]")[0] if len(text) < _LONGEST and _SEVERAL.search(text) else []
     )

@@ -151,7 +151,7 @@ def short(text: str) -> str:
 
 
 def task_label(key: str, called: str | None) -> str:
-    """How a task is called in tables: its id, name or prompt, and its key if that is something else."""
+    """Return how a task is called in tables: its id, name or prompt, and its key if that is something else."""
     if not called:
         return short(key)
     return short(called) if called == key else f"{short(called)} ({short(key)})"

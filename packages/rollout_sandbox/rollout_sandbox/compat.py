@@ -262,7 +262,7 @@ else:
             self.backend._client = client
 
         async def run(self, argv: list[str], env: dict[str, str]) -> ProgramResult:
-            """As the subclass of `PrimeBackend` runs it."""
+            """Run it as the subclass of `PrimeBackend` does."""
             seen: Any = self
             return await self.backend.run(seen, argv, env)
 
@@ -283,7 +283,7 @@ else:
         import_path: str
 
     class CustomRuntimeInfo(BaseRuntimeInfo):
-        """What a trace says of it."""
+        """Holds what a trace says of it."""
 
         model_config = ConfigDict(extra="allow")
         type: Literal["custom"] = "custom"
@@ -310,7 +310,7 @@ GONE_RUNTIMES: Final[Mapping[str, str]] = (
 
 
 def backend_of(runtime: VerifiersRuntime) -> AnyBackend:
-    """What can do with a sandbox what its views cannot: end it, bound its network."""
+    """Return what can do with a sandbox what its views cannot: end it, bound its network."""
     if AFTER_0_4_0:
         return runtime.backend
     else:
@@ -354,7 +354,7 @@ async def lift_network(runtime: VerifiersRuntime) -> None:
 
 
 def abilities_of(runtime: VerifiersRuntime) -> SandboxAbilities:
-    """What a sandbox can do, whoever wrote its runtime."""
+    """Return what a sandbox can do, whoever wrote its runtime."""
     return runtime if isinstance(runtime, SandboxAbilities) else _OfVerifiers(runtime)
 
 
@@ -380,7 +380,8 @@ class _OfVerifiers(SandboxAbilities):
 
 
 def exec_command(runtime: VerifiersRuntime, env: dict[str, str]) -> list[str] | None:
-    """What runs the program whose words follow, in a container of verifiers' own on this machine; None elsewhere."""
+    """Return what runs the program whose words follow, in a container of verifiers' own on this machine; None
+    elsewhere."""
     seen = runtime.process_env(env)
     if AFTER_0_4_0:
         box = runtime.backend
@@ -392,7 +393,7 @@ def exec_command(runtime: VerifiersRuntime, env: dict[str, str]) -> list[str] | 
 
 
 def asked_network(data: TaskData) -> NetworkPolicyConfig:
-    """What a task's sandbox may reach."""
+    """Return what a task's sandbox may reach."""
     if AFTER_0_4_0:
         return data.network
     else:

@@ -121,8 +121,8 @@ class ScoringTimeout(Exception):
 
 
 class NotKept(Exception):
-    """What a sandbox holds cannot be kept whole; the message says why."""
+    """The content of a sandbox cannot be kept whole; the message says why."""
 
 
 class ChildrenRun(NotKept):
-    """Only children of the agent's own program ran beside it, which it may be waiting for, as for a search."""
+    """Nothing but children of the agent's own program ran beside it, which it may be waiting for, as for a search."""

@@ -61,7 +61,7 @@ COMMAND = "run-agent-code"
 
 @dataclass(frozen=True)
 class ProgramLimits:
-    """What each program of an `AgentPrograms` is bound to."""
+    """Holds what each program of an `AgentPrograms` is bound to."""
 
     seconds: float
     """Wall-clock seconds of one program."""
@@ -88,7 +88,7 @@ class ProgramBatch:
 
 @dataclass(frozen=True)
 class ProgramEnd:
-    """What one program did."""
+    """Holds what one program did."""
 
     status: str
     """`exit N`, `signal N`, `timeout`, or `NOT_REACHED`."""
@@ -107,7 +107,7 @@ class AgentPrograms(Protocol):
     """
 
     async def run(self, batch: ProgramBatch, limits: ProgramLimits) -> list[ProgramEnd]:
-        """What the program did with each input, in order."""
+        """Return what the program did with each input, in order."""
         ...
 
 
@@ -130,7 +130,7 @@ class AgentCode(Protocol):
 
 @dataclass
 class KeptFiles:
-    """What was kept of a sandbox's files."""
+    """Holds what was kept of a sandbox's files."""
 
     bytes: int = 0
     """Of all contents."""
@@ -139,7 +139,7 @@ class KeptFiles:
 
 
 class SandboxAbilities:
-    """What a view of a sandbox can do beyond a verifiers runtime. As it stands here: nothing."""
+    """Lists what a view of a sandbox can do beyond a verifiers runtime. As it stands here: nothing."""
 
     # The agent's processes.
 
@@ -178,14 +178,14 @@ class SandboxAbilities:
         return None
 
     async def limit_kills(self) -> dict[str, int]:
-        """How many processes were ended at a limit of the sandbox's own, by limit: `memory`, `disk`.
+        """Return how many processes were ended at a limit of the sandbox's own, by limit: `memory`, `disk`.
 
         Empty: nothing is known of any. Asked after the agent's end, for the metric of that name.
         """
         return {}
 
     def kills_below_limits(self) -> int:
-        """How many processes the kernel ended for want of memory though the sandbox was below its limit.
+        """Return how many processes the kernel ended for want of memory though the sandbox was below its limit.
 
         0 also where that is not known. Asked where the agent's program was killed: such an end is an error, not data.
         """
@@ -219,7 +219,7 @@ class SandboxAbilities:
         return None
 
     async def read_answer(self, path: str, max_bytes: int) -> bytes | str | None:
-        """What the regular file at an absolute path holds, read by no program that an agent could have replaced.
+        """Return what the regular file at an absolute path holds, read by no program that an agent could have replaced.
 
         A text says why there is nothing to be had: the name of a `FileState` in lower case. None: a program inside
         reads it. Asked for every file of the agent's (`toolbox.bounded_file`).

@@ -49,7 +49,7 @@ _MOMENT = 0.25
 
 @dataclass(frozen=True)
 class RulesResult:
-    """What math-verify and the rules around it say about one answer, whether a worker or a sandbox gave it."""
+    """Holds what math-verify and the rules around it say about one answer, whether a worker or a sandbox gave it."""
 
     right: bool
     reason: str
@@ -87,7 +87,8 @@ class _WorkerGone(Exception):
 
 
 def _import_roots() -> list[str]:
-    """What a worker needs on its import path: the directories of its program, of mathverdict and of math-verify."""
+    """Return what a worker needs on its import path: the directories of its program, of mathverdict and of
+    math-verify."""
     roots = [str(Path(__file__).parent)]
     for name in _LIBRARIES:
         spec = find_spec(name)
@@ -283,7 +284,7 @@ def release_pool(owner: object) -> None:
 
 
 class _Waiting:
-    """How long one answer waited for its places, in seconds, which the clock of its scoring does not count."""
+    """Tells how long one answer waited for its places, in seconds, which the clock of its scoring does not count."""
 
     def __init__(self, scoring: Scoring | None) -> None:
         self.seconds = 0.0

@@ -33,7 +33,7 @@ _VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PY
 
 
 def lacking(parser: str) -> str:
-    """What to install for a parser; empty if it is there. A `ValueError` if there is no such family."""
+    """Return what to install for a parser; empty if it is there. A `ValueError` if there is no such family."""
     family, _, name = parser.partition(":")
     if family not in PACKAGES or not name:
         raise ValueError(f'there is no parser "{parser}"')
@@ -76,7 +76,7 @@ def command_elsewhere(row: Mapping[str, object]) -> str:
 
 
 def foreign_of(parser: str, options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """How `reading_process` asks a parser of another package; a `ScoringError` if the package is not there."""
+    """Return how `reading_process` asks a parser of another package; a `ScoringError` if the package is not there."""
     if missing := lacking(parser):
         raise ScoringError(f"logs of this task are read by {parser!r}, which is not installed: {missing}")
     return {

@@ -15,7 +15,7 @@ _STATES = {"PASS": "PASSED", "FAIL": "FAILED", "SKIP": "SKIPPED"}
 
 
 def reader_of(parser: str, options: dict[str, Any]) -> Callable[[str], dict[str, str]]:
-    """What reads a log; a `LookupError` if the package has no such parser."""
+    """Return what reads a log; a `LookupError` if the package has no such parser."""
     family, _, name = parser.partition(":")
     if family == "swebench":
         parse = import_module("swebench.harness.log_parsers").PARSER_REGISTRY[name]

@@ -90,7 +90,7 @@ class _StagingError(Exception):
 
 @dataclass(kw_only=True)
 class SuiteRun(SuiteVerdict):
-    """What one run showed; states of tests only where it is read `whole`."""
+    """Holds what one run showed; states of tests only where it is read `whole`."""
 
     ended: CommandResult
     log: str = ""
@@ -114,7 +114,7 @@ class SuiteRun(SuiteVerdict):
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """What is left of a task when its package has been installed, or has not been yet."""
+    """Holds what is left of a task when its package has been installed, or has not been yet."""
 
     problem: SweProblem
     with_change: bool
@@ -125,7 +125,7 @@ class InstalledPackage:
 
 @dataclass
 class Grade:
-    """What became of one change."""
+    """Holds what became of one change."""
 
     run: SuiteRun
     patch: str = ""
@@ -141,8 +141,8 @@ def untouched_box(scoring: Scoring, problem: SweProblem) -> AbstractAsyncContext
 
 
 async def grade(box: vf.Runtime, scoring: Scoring, problem: SweProblem, workdir: str, change: Change) -> Grade:
-    """What the suite says of a change, in the untouched sandbox `box`, or further ones. A `ScoringError` if it gives no
-    evidence with the gold patch either."""
+    """Return what the suite says of a change, in the untouched sandbox `box`, or further ones. A `ScoringError` if it
+    gives no evidence with the gold patch either."""
     run, patch = await _attempt(box, problem, workdir, change, record=True)
     if not run.problem:
         if run.recorded and problem.parser == "exit-code" and run.solved:
@@ -202,8 +202,8 @@ async def _hold_against_gold(scoring: Scoring, problem: SweProblem, workdir: str
 async def gold_run(
     scoring: Scoring, problem: SweProblem, workdir: str, *, record: bool, whole: bool = False
 ) -> SuiteRun:
-    """What the suite says of the gold patch, or of the untouched tree where there is none; in a sandbox of its own. A
-    `ScoringError` if that could not take the patch or the tests."""
+    """Return what the suite says of the gold patch, or of the untouched tree where there is none; in a sandbox of its
+    own. A `ScoringError` if that could not take the patch or the tests."""
     async with untouched_box(scoring, problem) as box:
         paths = paths_of_patch(problem.gold_patch)
         installed = await install(box, problem, workdir, module_folders(paths), changed=bool(paths))
@@ -342,7 +342,7 @@ async def run_suite(
 async def _read(
     ended: CommandResult, log: bytes | str, record: bytes | str | None, secret: str, problem: SweProblem, whole: bool
 ) -> SuiteRun:
-    """What a run is worth by what it left; without a `record`, none was asked for."""
+    """Return what a run is worth by what it left; without a `record`, none was asked for."""
     found = record if isinstance(record, bytes) else b""
     made = SuiteRun(ended=ended, record=(found, secret))
     if isinstance(log, str):

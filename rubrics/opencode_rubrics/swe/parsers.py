@@ -98,7 +98,7 @@ def _verbose(line: str) -> tuple[str, str] | None:
 
 
 def pytest_names(log: str) -> dict[str, str]:
-    """As `pytest`, without files, and with dots: `Class.test`."""
+    """Read as `pytest` does, without files, and with dots: `Class.test`."""
     return {short_name(name): status for name, status in pytest(log).items()}
 
 
@@ -171,7 +171,7 @@ def decided(
     found: Mapping[str, str],
     fail_only: bool = False,
 ) -> tuple[int, int, bool]:
-    """How many of the tests that must pass do, and of those that must still pass, and whether it is solved. With
+    """Return how many of the tests that must pass do, and of those that must still pass, and whether it is solved. With
     `fail_only` the log tells failures alone, so that a test it does not tell has passed."""
     if exact:
         return sum(found.get(name) == status for name, status in exact.items()), 0, found == dict(exact)

@@ -29,7 +29,7 @@ _FILE_OF_PATCH = re.compile(r"^(?:\+\+\+|---) (?:[ab]/)?([^\t\n]+)|^rename (?:fr
 
 
 class SweProblem(BaseModel):
-    """How the sandbox of a task is made, what its suite is, and which tests decide."""
+    """Tells how the sandbox of a task is made, what its suite is, and which tests decide."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -101,7 +101,7 @@ class SweProblem(BaseModel):
 
     @property
     def row_paths(self) -> RowPaths:
-        """What tells apart what an agent changed."""
+        """Return what tells apart what an agent changed."""
         tests = {test.partition("::")[0] for test in (*self.fail_to_pass, *self.pass_to_pass)}
         named = sorted(self.own_test_paths | tests)
         return {"named": named, "gold": sorted(paths_of_patch(self.gold_patch)), "command": self.command}
@@ -113,7 +113,7 @@ class SweProblem(BaseModel):
 
     @property
     def suite(self) -> Suite:
-        """What a run is held against."""
+        """Return what a run is held against."""
         fields = {"command", "parser", "fail_to_pass", "pass_to_pass", "exact", "skipped_is_kept", "fail_only"}
         return cast(Suite, {**self.model_dump(include=fields), "pytest": self.runs_pytest})
 

@@ -47,7 +47,7 @@ class ChangeReader:
     """One change, from two listings to what is put into an untouched sandbox."""
 
     def compare(self, before: bytes, after: bytes, row: RowPaths) -> Result:
-        """What must be taken out: `names`, of them `new` ones; `refused` says why it is too much."""
+        """Return what must be taken out: `names`, of them `new` ones; `refused` says why it is too much."""
         self._before, self._after = map(read_listing, (before, after))
         other, gone = changed_paths(self._before, self._after)
         splitter = Splitter(row, self._before, self._after)
@@ -75,7 +75,8 @@ class ChangeReader:
         return self._asked(solution)
 
     def files(self, archive: bytes) -> Result:
-        """What the agent's sandbox gave; `originals` are the names of what an untouched one has in their place."""
+        """Return what the agent's sandbox gave; `originals` are the names of what an untouched one has in their
+        place."""
         self._files = {**self._links, **unpacked(archive, self._after, {*self._wanted})}
         missing = [path for path in self._wanted if path not in self._files]
         if missing:
@@ -85,7 +86,7 @@ class ChangeReader:
         return {"originals": joined(known, "\n")}
 
     def change(self, originals: bytes) -> Result:
-        """What is put into an untouched sandbox, and what is told of it."""
+        """Return what is put into an untouched sandbox, and what is told of it."""
         known = {path for path in self._judged if path in self._before}
         old = unpacked(originals, self._before, known)
         old |= {path: File(target=self._before[path].target) for path in known if self._before[path].target is not None}
@@ -124,14 +125,14 @@ class ChangeReader:
         self, log: bytes, record: bytes, recording: bool, secret: str, exit_code: int, suite: Suite, foreign: Result,
         whole: bool,
     ) -> Result:  # fmt: skip
-        """What a run is worth, for `whole` with the states of all tests."""
+        """Return what a run is worth, for `whole` with the states of all tests."""
         text = log.decode(errors="replace")
         given = record if recording else None
         made = judge(suite, text, given, secret, exit_code, lambda part: read_foreign(foreign, part))
         return {**vars(made), "problem": made.problem[:1000], "states": made.states if whole else {}}
 
     def artifact(self, archive: bytes, name: str) -> Result:
-        """What an agent's sandbox gave for what is at `name` in a directory, as it may be put into another."""
+        """Return what an agent's sandbox gave for what is at `name` in a directory, as it may be put into another."""
         return {"packed": packed_below(archive, name)}
 
     def passed_alone(self, gold: bytes, gold_secret: str, run: bytes, secret: str) -> Result:
@@ -145,7 +146,7 @@ def _shown(paths: Any) -> list[str]:
 
 
 def read_foreign(foreign: Result, log: str) -> dict[str, str]:
-    """What another package's parser reads, in its own Python; nothing if the log ends or stops that."""
+    """Return what another package's parser reads, in its own Python; nothing if the log ends or stops that."""
     asked = json.dumps({**foreign["asked"], "log": log}).encode(errors="replace") + b"\n"
     argv, environment = foreign["argv"], foreign["environment"]
     try:

@@ -68,7 +68,7 @@ _MAX_BYTES = 4 << 20
 
 
 class RowPaths(TypedDict):
-    """What a row says of paths."""
+    """Holds what a row says of paths."""
 
     named: list[str]
     """Paths whose content the row says, and those of its tests."""
@@ -184,7 +184,8 @@ _READERS = {"pyproject.toml": _of_toml, "setup.cfg": _of_ini, "tox.ini": _of_ini
 
 
 def signs_of(before: Mapping[str, File], after: Mapping[str, File]) -> list[str]:
-    """What the added lines of a change touch of what judges it, as `kind: path`, at most 50: a metric, and no verdict.
+    """Return what the added lines of a change touch of what judges it, as `kind: path`, at most 50: a metric, and no
+    verdict.
 
     Honest patches touch these, too, so nothing is scored by it. It shows where the one hole is used that no grader
     closes: tests import the agent's code into their own process.

@@ -42,7 +42,7 @@ raised the limit of recursion, what is nested deeply ends the process."""
 
 
 class Suite(TypedDict):
-    """What a row wants of its suite."""
+    """Holds what a row wants of its suite."""
 
     command: str
     parser: str
@@ -57,7 +57,7 @@ class Suite(TypedDict):
 
 @dataclass(frozen=True)
 class PytestSession:
-    """What our plugin recorded of one session of pytest, checked."""
+    """Holds what our plugin recorded of one session of pytest, checked."""
 
     pid: int
     collected: int
@@ -67,7 +67,7 @@ class PytestSession:
 
 @dataclass(kw_only=True)
 class SuiteVerdict:
-    """What a run is worth."""
+    """Holds what a run is worth."""
 
     problem: str = ""
     """Why it is not evidence; empty if it is."""
@@ -118,7 +118,7 @@ def judge(
 
 
 def _judge_exit(made: SuiteVerdict, command: str, log: str, secret: str, exit_code: int) -> None:
-    """Of a suite that says one exit code: behind a mark that is made for the run, where its script has one."""
+    """Judge a suite that says one exit code: behind a mark that is made for the run, where its script has one."""
     if EXIT_MARK not in command:
         code: str | None = str(exit_code)
     else:
@@ -159,8 +159,8 @@ def _judge_log(
 
 
 def read_record(found: bytes, secret: str) -> list[PytestSession] | None:
-    """What the plugin recorded of each session that ended; None unless each that began has ended, and one has, and each
-    line is sealed and of the plugin's form."""
+    """Return what the plugin recorded of each session that ended; None unless each that began has ended, and one has,
+    and each line is sealed and of the plugin's form."""
     began: Counter[int] = Counter()
     ended: list[PytestSession] = []
     lines = found.split(b"\n")
@@ -210,7 +210,8 @@ def states_of(sessions: list[PytestSession]) -> dict[str, str]:
 
 
 def passed_alone(gold: tuple[bytes, str], run: tuple[bytes, str]) -> tuple[int, str]:
-    """How many tests passed by the gold patch's record and not by that of a run, and the first; each with its key."""
+    """Return how many tests passed by the gold patch's record and not by that of a run, and the first; each with its
+    key."""
     passed = []
     for record, secret in (gold, run):
         states = states_of(read_record(record, secret) or [])

@@ -34,7 +34,7 @@ async def _fail(runtime: vf.Runtime, message: str, cause: Exception | None = Non
 
 
 async def listing(runtime: vf.Runtime, directory: str) -> bytes:
-    """What `list_tree.sh` says of a directory; a `TreeError` if it says nothing."""
+    """Return what `list_tree.sh` says of a directory; a `TreeError` if it says nothing."""
     listed = await run_for(runtime, argv_of("list_tree", directory), _SECONDS, f"{directory} cannot be listed")
     if listed.exit_code:
         why = {90: "it is not a directory", 91: "the image lacks find, xargs, sha256sum, sed, gzip or base64"}
@@ -91,7 +91,7 @@ async def ignored_paths(box: vf.Runtime, directory: str, names: bytes) -> bytes:
 
 
 async def list_tree(runtime: vf.Runtime, directory: str) -> dict[str, TreeEntry]:
-    """What is below a directory of a sandbox without an agent; a `TreeError` if the sandbox did not say."""
+    """Return what is below a directory of a sandbox without an agent; a `TreeError` if the sandbox did not say."""
     return read_listing(await listing(runtime, directory))
 
 

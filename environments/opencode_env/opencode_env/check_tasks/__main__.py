@@ -104,7 +104,7 @@ async def _own_parser(box: TaskSandbox, problem: SweProblem, workdir: str) -> st
 
 
 async def _write_repository(runtime: vf.Runtime, tests: Path, patch_file: str, workdir: str) -> None:
-    """What makes the agent's change a patch, as the suite's command expects it."""
+    """Return what makes the agent's change a patch, as the suite's command expects it."""
     head = await run_checked(runtime, ["git", "-C", workdir, "rev-parse", "HEAD"], "the base commit cannot be told")
     text = program_text("make_change.sh", _OWNER).replace("@patch@", patch_file)
     _write(tests, "make_change.sh", text.replace("@base@", head.stdout.strip()))

@@ -127,7 +127,7 @@ class Results:
 
 
 def table(reports: Iterable[TaskReport]) -> str:
-    """What was found, a line for each finding, and a line for all."""
+    """Return what was found, a line for each finding, and a line for all."""
     lines, kinds, tasks, failed = [], Counter[str](), 0, 0
     for report in reports:
         tasks += 1
@@ -224,7 +224,7 @@ def misfits(
     *, agent: float | None, seat: float | None, scoring: float | None, longest: float, setup: float | None,
     longest_setup: float, episode: float | None,
 ) -> Iterator[str]:  # fmt: skip
-    """What does not fit, before anything has run; all in seconds, without a limit where None.
+    """Yield what does not fit, before anything has run; all in seconds, without a limit where None.
 
     Args:
         agent: what the task gives the agent.

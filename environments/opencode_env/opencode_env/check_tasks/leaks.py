@@ -37,7 +37,7 @@ _SAYS = r"(?:answer(?:\W{1,3}key)?|\bans\b|solution|gold|expected|reference|corr
 
 @dataclass(frozen=True)
 class Secret:
-    """What must not be read, and what it is called."""
+    """A text that must not be read, and what it is called."""
 
     name: str
     lines: tuple[str, ...]
@@ -118,7 +118,7 @@ def _only(line: str, answer: str) -> bool:
 
 
 def found_in(texts: Mapping[str, str], secrets: Iterable[Secret], answer: str | None, prompt: str) -> list[str]:
-    """What of the secrets is where, as sentences; a place that the prompt names is meant to be read."""
+    """Return what of the secrets is where, as sentences; a place that the prompt names is meant to be read."""
     wanted, found = [secret for secret in secrets if secret.counts], []
     for name, text in texts.items():
         if name.startswith("/") and (name in prompt or re.search(rf"(?<![\w/.]){re.escape(name[1:])}\b", prompt)):
@@ -280,7 +280,8 @@ async def _made(runtime: vf.Runtime, argv: list[str], path: str, lacking: str, f
 
 
 async def _left_out(runtime: vf.Runtime) -> list[str]:
-    """What is not the task's: the kernel's, and what this machine shows, or the system's programs of an image."""
+    """Return what is not the task's: the kernel's, and what this machine shows, or the system's programs of an
+    image."""
     if abilities_of(runtime).trusted_python is None:
         return [*_KERNEL, *_SYSTEM]
     mounts = (await runtime.run(["cat", "/proc/self/mountinfo"], {})).stdout.splitlines()

@@ -115,7 +115,8 @@ def as_exception(error: Error) -> RolloutError:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long an agent's program bears a failing endpoint; a harness configuration that knows has a `patience()`."""
+    """Tells how long an agent's program bears a failing endpoint; a harness configuration that knows has a
+    `patience()`."""
 
     sends: int = 2
     """How often it sends one call that may pass, before it gives up."""
@@ -132,7 +133,7 @@ def patience_of(harness: Any) -> Patience:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What our server saw of one run of an agent."""
+    """Holds what our server saw of one run of an agent."""
 
     own: Sequence[ModelCall]
     """Calls of the agent's own program, in order of their end."""
@@ -153,7 +154,7 @@ class Evidence:
 
     @classmethod
     def of(cls, trace: AnyTrace, first_call: int, harness: Any, time_over: float | None = None) -> "Evidence":
-        """What there is of the run whose first model call is number `first_call`."""
+        """Return what there is of the run whose first model call is number `first_call`."""
         own, rollout = own_calls(trace, first_call), rollout_of(trace)
         others, waits = program_calls(trace, rollout.first_call), rollout.program.longest_under_way
         gateway = rollout.gateway
@@ -166,7 +167,7 @@ class Evidence:
 
 
 def endpoint_failure(evidence: Evidence) -> RolloutError | None:
-    """What the endpoint did that ended the run; None when it did not."""
+    """Return what the endpoint did that ended the run; None when it did not."""
     patience = evidence.patience
     if evidence.under_way >= patience.seconds:
         return ProviderError(f"the endpoint has not answered a call for {patience.seconds:g} s", status_code=504)
@@ -237,7 +238,7 @@ Found = RolloutError | bool | None
 
 @dataclass(frozen=True)
 class Condition:
-    """When a run has this outcome."""
+    """Tells when a run has this outcome."""
 
     outcome: Outcome
     holds: Callable[[EndedRun], Found | Awaitable[Found]]
@@ -283,7 +284,7 @@ async def classify(run: EndedRun) -> None:
 
 
 def _ended(run: EndedRun, outcome: Outcome, found: Any) -> None:
-    """What follows from a condition that holds: an error is raised, a stop is put on the trace."""
+    """Return what follows from a condition that holds: an error is raised, a stop is put on the trace."""
     run.outcome = run.rollout.outcome = outcome
     if isinstance(found, RolloutError):
         if found is run.problem:

@@ -128,7 +128,7 @@ class CliAgentEnvConfig(EnvConfig):
         return self
 
     def features(self) -> Sequence[Feature]:
-        """What the environment has beside its agent, made anew; the first is the outermost."""
+        """Return what the environment has beside its agent, made anew; the first is the outermost."""
         return ()
 
     def outcomes(self) -> list[Outcome]:

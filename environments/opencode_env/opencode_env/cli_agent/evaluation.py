@@ -59,8 +59,8 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
 class CapConfig(BaseConfig):
-    """What the model calls of all seats of one `vf-eval` may cost, failed and repeated rollouts included; at the cap
-    the run ends early. It is not part of the saved configuration, so that `--resume` can have another."""
+    """Sets what the model calls of all seats of one `vf-eval` may cost, failed and repeated rollouts included; at the
+    cap the run ends early. It is not part of the saved configuration, so that `--resume` can have another."""
 
     tokens: int | None = Field(None, ge=1)
     """Tokens that are read, from a cache too, or sampled. At the cap rollouts under way are cancelled, and missing."""
@@ -77,7 +77,7 @@ class CapConfig(BaseConfig):
         return self
 
     def dollars(self, used: Sequence[int]) -> float | None:
-        """What tokens cost; None without prices."""
+        """Return what tokens cost; None without prices."""
         return None if self.prices is None else sum(map(operator.mul, self.prices, used)) / 1e6
 
     def is_reached(self, used: Sequence[int]) -> bool:
@@ -88,7 +88,7 @@ class CapConfig(BaseConfig):
         )
 
     def options(self) -> str:
-        """What names this cap on a command line; empty without one."""
+        """Return what names this cap on a command line; empty without one."""
         prices = self.prices and ",".join(f"{price:g}" for price in self.prices)
         given = {"tokens": self.tokens, "cost": self.cost, "prices": prices}
         return "".join(f" --env.cap.{name} {value}" for name, value in given.items() if value)
@@ -247,11 +247,7 @@ def _reason(error: Error) -> str:
 
 
 async def _probe(config: EvalClientConfig, model: str, how: Probe) -> None:
-    """Ask an endpoint for its models, or for one token.
-
-    Raises:
-        UnusableEndpointError: its name is unknown, it refuses connections, its certificate or the key.
-    """
+    """Ask an endpoint for its models, or for one token."""
     shown = without_credentials(config.base_url)
     try:
         response = await _patiently(config)
@@ -358,7 +354,7 @@ _MOST_TASKS, _MOST_WARNINGS, _MOST_CHARS = 20, 10, 1000
 
 @dataclass(frozen=True)
 class _Row:
-    """What is told of one rollout that has ended."""
+    """Holds what is told of one rollout that has ended."""
 
     place: int
     """Of its task in the taskset."""
@@ -423,7 +419,7 @@ class EvaluationReport(logging.Handler):
             say(line, sys.stderr)
 
     def progress(self) -> str:
-        """How far the run is with a rollout that ends, for its line in the log."""
+        """Return how far the run is with a rollout that ends, for its line in the log."""
         if not self._began:
             return ""
         kept, done, minutes = len(self._kept), len(self._rows) + 1, (time.monotonic() - self._began) / 60
@@ -487,7 +483,7 @@ def _row(episode: Episode[Any, Any, Any]) -> _Row:
 
 
 def beyond_the_machine(at_once: int) -> str | None:
-    """What is said where so many local agents at once do not fit this machine's memory or cores."""
+    """Return what is said where so many local agents at once do not fit this machine's memory or cores."""
     cores, memory = len(os.sched_getaffinity(0)), _free_memory()
     fits = max(1, min(memory // AGENT_BYTES, cores * ROLLOUTS_A_CORE))
     if at_once <= fits:

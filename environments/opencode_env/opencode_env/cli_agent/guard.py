@@ -159,7 +159,7 @@ def guarded_task(
 
 
 def _neutral(task: Task[Any, Any, Any]) -> NeutralAnswer:
-    """As the task's rubric has it, if it has one of ours."""
+    """Return the neutral answer of the task's rubric, if it has one of ours."""
     with suppress(Exception):  # said by the scoring itself
         rubric = getattr(task, "rubric", None)
         if isinstance(rubric, Rubric):

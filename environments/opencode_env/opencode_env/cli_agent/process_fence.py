@@ -35,8 +35,8 @@ class ProcessFence:
 
     @property
     def mark_script(self) -> str:
-        """What a harness's own preparing script runs at its end, so that its output holds the mark; empty where the
-        runtime remembers it."""
+        """Return what a harness's own preparing script runs at its end, so that its output holds the mark; empty where
+        the runtime remembers it."""
         return "" if abilities_of(self.runtime).can_end_agent else program_text("mark.sh")
 
     async def mark(self, printed: str | None = None) -> None:

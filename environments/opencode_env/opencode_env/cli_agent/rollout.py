@@ -121,7 +121,7 @@ class Rollout(Scoring):
         return found
 
     def program_load(self, start: float, end: float) -> int:
-        """How many requests of the agent's programs were at the endpoint between two moments."""
+        """Return how many requests of the agent's programs were at the endpoint between two moments."""
         return 0 if self.gateway is None else self.gateway.load.between(start, end)
 
 

@@ -156,7 +156,7 @@ class FrameworkOnlyConfig(SubprocessConfig, NetworkPolicyConfig):
 
 
 def local_runtime_config(asked: NetworkPolicyConfig, options: LocalSandboxConfig) -> SubprocessConfig:
-    """What a local sandbox tells verifiers of itself, for a task that asks for this network.
+    """Return what a local sandbox tells verifiers of itself, for a task that asks for this network.
 
     Raises:
         TaskError: the sandbox would give the task more, or less, than it asks for.

@@ -36,14 +36,14 @@ def lineage(nodes: Sequence[MessageNode], node: int | None) -> Iterator[int]:
 
 
 def tool_counts(trace: AnyTrace) -> Counter[str]:
-    """How often the model called each tool, by lower-case name, whether or not the tool exists."""
+    """Return how often the model called each tool, by lower-case name, whether or not the tool exists."""
     return Counter(call.name.lower() for message in trace.assistant_messages for call in message.tool_calls or [])
 
 
 def agent_record(trace: AnyTrace) -> dict[str, Any]:
-    """What is recorded of the agent's run: exit code, segments, duration (s), survivors, whether the agent can have
-    kept them alive (`survivors_own`) or they were ended with all else (`outlived`), processes killed at the sandbox's
-    limits, what it broke its own run with (`own_error`), how its programs used up the time of scoring
+    """Return what is recorded of the agent's run: exit code, segments, duration (s), survivors, whether the agent can
+    have kept them alive (`survivors_own`) or they were ended with all else (`outlived`), processes killed at the
+    sandbox's limits, what it broke its own run with (`own_error`), how its programs used up the time of scoring
     (`scoring_overrun`), the seconds of the whole rollout (`rollout_seconds`), and what its harness adds."""
     record: dict[str, Any] = trace.info.setdefault(AGENT_RECORD, {})
     return record

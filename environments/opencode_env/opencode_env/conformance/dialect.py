@@ -21,7 +21,7 @@ _FILLERS: Mapping[str, JsonValue] = {"integer": 600, "number": 600, "boolean": F
 
 
 class Dialect(Protocol):
-    """What an agent's author gives the suite when the agent's tools do not tell (`--dialect MODULE:NAME`)."""
+    """The hooks that an agent's author gives the suite when the agent's tools do not tell (`--dialect MODULE:NAME`)."""
 
     def command(self, request: ChatRequest, command: str) -> Reply | None:
         """The reply that makes the agent run a shell command; None when it has no way to run one."""

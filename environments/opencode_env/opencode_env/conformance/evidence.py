@@ -217,7 +217,7 @@ _RUN_SECONDS = 540.0
 
 @dataclass(frozen=True)
 class AgentSubject:
-    """What the options of the suite say."""
+    """Holds what the options of the suite say."""
 
     harness: str | None
     """Id of the harness; None: the one that the environment pins."""
@@ -238,7 +238,7 @@ class AgentSubject:
 
     @property
     def vf_arguments(self) -> list[str]:
-        """What `vf-eval` needs to play the suite's taskset with this agent."""
+        """Return what `vf-eval` needs to play the suite's taskset with this agent."""
         runtime = "subprocess" if self.confined else self.runtime
         harness = [] if self.harness is None else ["--env.agent.harness.id", self.harness]
         return ["--env.id", self.env, "--env.agent.runtime.type", runtime, *harness, *self.arguments]
@@ -262,7 +262,7 @@ class RecordedEvaluation:
         return [port for port in self.finished.ports if not is_closed(port)]
 
     def hooks(self, name: str) -> list[dict[str, Any]]:
-        """What the cleanup hooks of one row saw, in order."""
+        """Return what the cleanup hooks of one row saw, in order."""
         return [entry for entry in self.journal if entry["row"] == name]
 
     def asked(self, row: str) -> list[RecordedRequest]:

@@ -20,7 +20,7 @@ _SUBJECT = pytest.StashKey[AgentSubject]()
 
 @dataclass(frozen=True)
 class PlayedRow:
-    """What became of one row."""
+    """Holds what became of one row."""
 
     evidence: RecordedEvaluation
     name: str
@@ -62,7 +62,7 @@ class PlayedRow:
 
     @property
     def checks(self) -> dict[str, Any]:
-        """What the commands of the row answered after the agent, by name."""
+        """Return what the commands of the row answered after the agent, by name."""
         return dict(self.trace.info.get("checks", {})) if self.trace else {}
 
     def broken(self, promise: str) -> str:
@@ -162,12 +162,12 @@ def interrupted(runs: Evaluations) -> RecordedEvaluation:
 
 @pytest.fixture(scope="session")
 def row(main: RecordedEvaluation) -> Rows:
-    """What became of a row, by its name."""
+    """Give what became of a row, by its name."""
     return lambda name: PlayedRow(main, name)
 
 
 @pytest.fixture(scope="session")
 def commands(main: RecordedEvaluation, runs: Evaluations) -> None:
-    """For promises about what the agent runs: skips where it has no way to run a shell command."""
+    """Skip promises about what the agent runs where it has no way to run a shell command."""
     if main.policy.commands and not runs.runs_commands:
         pytest.skip("the agent offers its model no tool that takes a shell command (else give --dialect MODULE:NAME)")

@@ -113,7 +113,7 @@ def _append(line: str) -> None:
 
 
 class ConformanceTasksetConfig(vf.TasksetConfig):
-    """Where the rows are."""
+    """Sets where the rows are."""
 
     rows: str = ""
     """A JSONL file of `ConformanceData`."""

@@ -59,7 +59,7 @@ class ExecutedProgram(subprocess.Popen[bytes]):
 
 @dataclass(frozen=True)
 class FinishedEvaluation:
-    """What one `vf-eval` left behind."""
+    """Holds what one `vf-eval` left behind."""
 
     exit_code: int
     log: str
@@ -186,7 +186,7 @@ class UserHome:
         return sorted(self.home.glob(".cache/verifiers/runtimes/confined/[!.]*"))
 
     def leftovers(self) -> list[str]:
-        """What of this home still runs, and what its runs left in their temporary and sandbox directories."""
+        """Return what of this home still runs, and what its runs left in their temporary and sandbox directories."""
         left = [f"process {pid}: {command}" for pid, command in self.processes().items()]
         return left + [str(path) for path in (*self.sandboxes(), *self.temporary.iterdir())]
 

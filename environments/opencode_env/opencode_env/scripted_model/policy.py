@@ -153,7 +153,7 @@ class ChatRequest:
 
     @cached_property
     def turn(self) -> int:
-        """How many assistant messages with content came before: 0 for the first call of a conversation."""
+        """Return how many assistant messages with content came before: 0 for the first call of a conversation."""
         return sum(not message.blank for message in self.assistant_messages())
 
     @cached_property

@@ -212,7 +212,7 @@ class Attempts:
 
 
 class RequestOutcome(StrEnum):
-    """How a request ended."""
+    """Names how a request ended."""
 
     ANSWERED = "answered"
     """The answer, an error status included, was sent as the script has it."""
@@ -248,7 +248,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def problem_of(body: dict[str, Any]) -> str | None:
-    """What is wrong with a request, or None."""
+    """Return what is wrong with a request, or None."""
     return next(_problems(body["messages"]), None)
 
 

@@ -354,7 +354,7 @@ def _merged(first: Schema, second: Schema) -> Schema:
 
 
 def _weight(schema: Any) -> int:
-    """How much a choice holds, so that a type that holds itself comes to an end."""
+    """Return how much a choice holds, so that a type that holds itself comes to an end."""
     return len(str(schema)) + 1000 * any(word in str(schema) for word in ("$ref", "object", "array"))
 
 

@@ -44,7 +44,7 @@ Json = dict[str, JsonValue]
 
 @dataclass(frozen=True)
 class Envelope:
-    """What surrounds a reply: its id, its time (Unix seconds), its usage and what its faults leave out."""
+    """Holds what surrounds a reply: its id, its time (Unix seconds), its usage and what its faults leave out."""
 
     id: str
     created: int
@@ -67,7 +67,7 @@ class Envelope:
 
 
 class PieceKind(StrEnum):
-    """What a piece of a stream adds to."""
+    """Names what a piece of a stream adds to."""
 
     REASONING = "reasoning_content"
     TEXT = "content"

@@ -151,7 +151,7 @@ def read_rubric(config: Mapping[str, JsonValue]) -> RubricConfig:
 
 
 def asked_for(row: Row, tests: CodeTests | None) -> str:
-    """What a solution must define for its tests, to stand before the question; empty for a program."""
+    """Return what a solution must define for its tests, to stand before the question; empty for a program."""
     if tests is None or tests.function is None:
         return ""
     asked = f"Your solution must define the function `{tests.function}`.\n\n"

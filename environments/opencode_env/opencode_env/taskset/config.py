@@ -15,7 +15,7 @@ from opencode_env.taskset.row import Row
 
 @dataclass(frozen=True)
 class Column:
-    """How one column becomes a field of the task data."""
+    """Tells how one column becomes a field of the task data."""
 
     field: str
     read: Callable[[Row, str], Any]
@@ -88,7 +88,7 @@ def asked_columns(options: ColumnOptions) -> dict[str, str]:
 
 
 class OpenCodeTaskConfig(vf.TaskConfig):
-    """How a task is prepared and scored."""
+    """Sets how a task is prepared and scored."""
 
     rubric: AnyRubricConfig | None = None
     """The rubric that scores, picked by its `type`. `None`: the row's own (a column `rubric` with a `type`),
@@ -98,7 +98,7 @@ class OpenCodeTaskConfig(vf.TaskConfig):
 
 
 class OpenCodeTasksetConfig(ColumnOptions):
-    """Which rows are loaded, and which of their columns mean what (see `ColumnOptions`)."""
+    """Sets which rows are loaded, and which of their columns mean what (see `ColumnOptions`)."""
 
     task: OpenCodeTaskConfig = OpenCodeTaskConfig()
     dataset: str | None = None
@@ -138,7 +138,7 @@ class OpenCodeTasksetConfig(ColumnOptions):
 
     @property
     def dataset_name(self) -> str:
-        """What the dataset is called in messages."""
+        """Return what the dataset is called in messages."""
         return self.dataset or "samples"
 
     @model_validator(mode="after")

@@ -37,7 +37,7 @@ _LEAST, _MOST, _PARTS, _LAST, _ONE, _NAN = floats([_BELOW, _ABOVE, _BINS, _BINS 
 
 @dataclass(frozen=True)
 class RewardRange:
-    """Which values of which column are kept."""
+    """Tells which values of which column are kept."""
 
     key: str
     minimum: float

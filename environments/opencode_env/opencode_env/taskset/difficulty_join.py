@@ -132,7 +132,7 @@ def join(name: str, runs: Sequence[Path], output: Path, options: JoinOptions) ->
 
 
 def join_command(options: argparse.Namespace) -> None:
-    """What `opencode-difficulty join` does, by the options of its command line."""
+    """Run `opencode-difficulty join`, by the options of its command line."""
     if options.output.suffix.lower() != ".parquet":
         raise BadInputError(f'output "{options.output}" will hold Parquet: give it a name that ends in .parquet')
     options.taskset = dict(options.taskset)
@@ -144,7 +144,7 @@ def join_command(options: argparse.Namespace) -> None:
 
 
 def join_text(figures: JoinFigures) -> str:
-    """What was written and how it matched, for a terminal."""
+    """Return what was written and how it matched, for a terminal."""
     matched = figures.matched_by_key + figures.matched_by_id
     return (
         f"{figures.output}: {figures.rows:,} rows, {figures.rated_rows:,} of them rated\n"
@@ -155,7 +155,7 @@ def join_text(figures: JoinFigures) -> str:
 
 
 def join_warnings(figures: JoinFigures) -> list[str]:
-    """What a reader of the output should know, a line each."""
+    """Return what a reader of the output should know, a line each."""
     lines = [
         *figures.notes,
         *figures.unmatched_rows.warning("rows of the dataset have no task in the runs; their figures are null"),

@@ -44,7 +44,7 @@ class Network(BaseModel, frozen=True, extra="ignore"):
 
     @property
     def allowed(self) -> list[str] | None:
-        """What may be reached: all, or these hosts; None is not said."""
+        """Return what may be reached: all, or these hosts; None is not said."""
         if self.network_mode is None:
             return [] if self.allow_internet is False else None
         return {"public": ["*"], "no-network": []}.get(self.network_mode, self.allowed_hosts)
@@ -230,7 +230,7 @@ def _copied(name: str, sources: list[str]) -> bool:
 
 
 def _sources(dockerfile: Path) -> Iterator[str]:
-    """What a Dockerfile copies out of its context; the whole of it is "*"."""
+    """Yield what a Dockerfile copies out of its context; the whole of it is "*"."""
     if not dockerfile.is_file():
         return
     text = _CONTINUED.sub(" ", dockerfile.read_text(encoding="utf-8", errors="replace"))

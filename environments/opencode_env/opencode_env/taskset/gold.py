@@ -54,7 +54,7 @@ class Gold:
 
     @property
     def texts(self) -> dict[str, str]:
-        """What of it must not be in the agent's sight, by what it is called."""
+        """Return what of it must not be in the agent's sight, by what it is called."""
         named = {f"gold file {path}": text for path, text in (self.files or {}).items()}
         named |= {f"gold command {number}": text for number, text in enumerate(self.commands, 1)}
         return named | ({"gold patch": self.patch} if self.patch else {})

@@ -160,7 +160,8 @@ class RowMapper:
         return data.model_copy(update={"row_key": key, "code_tests": drawn})
 
     def _choices(self, row: Row, question: Question, fields: dict[str, Any]) -> str:
-        """What shows the options of a multiple-choice question, whose answer becomes a letter; empty for others."""
+        """Return what shows the options of a multiple-choice question, whose answer becomes a letter; empty for
+        others."""
         options, answer, letter = fields["options"], fields["answer"], None
         if options and answer is not None:
             must = self._config.options_key is not None

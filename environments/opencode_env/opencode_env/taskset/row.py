@@ -20,8 +20,8 @@ from opencode_env.errors import DatasetError
 
 @cache
 def show_message_alone() -> None:
-    """From now on, a `DatasetError` that ends this program is shown as its message: whoever wrote the row that it names
-    learns nothing from our frames."""
+    """Show a `DatasetError` that ends this program as its message alone from now on: whoever wrote the row that it
+    names learns nothing from our frames."""
     usual = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:

@@ -55,7 +55,7 @@ class ImageBuild(BaseModel, frozen=True):
 
 
 class TaskFolder(BaseModel, frozen=True):
-    """How the sandbox of a task directory is made ready."""
+    """Tells how the sandbox of a task directory is made ready."""
 
     files: str | None = None
     """A packed directory that is put into the work directory."""

@@ -65,8 +65,8 @@ class Document:
             raise BackendFileError(path, [Problem(1, "the text", f"cannot be read: {error}")]) from error
 
     def problem(self, place: _Place, message: str) -> Problem:
-        """What is wrong at a place, as Python would write it, `backends[0].docker_image`; of what is missing, the line
-        is that of what it is missing from."""
+        """Return what is wrong at a place, as Python would write it, `backends[0].docker_image`; of what is missing,
+        the line is that of what it is missing from."""
         words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
         node, line = self._root, 1 if self._root is None else self._root.start_mark.line + 1
         for step in place:
@@ -303,7 +303,7 @@ _HEADER = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 
 def _missing_details(given: Authentication) -> Iterator[tuple[str, str]]:
-    """What the authentication lacks: the field, and what to change."""
+    """Yield what the authentication lacks: the field, and what to change."""
     details = given.auth_details or {}
     needed = _NEEDED[given.auth_type]
     field = "auth_type" if given.auth_details is None else "auth_details"
@@ -319,8 +319,8 @@ def _missing_details(given: Authentication) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_variables(values: Mapping[str, str]) -> Iterator[str]:
-    """What to change for each `${NAME}` in the values that is not a variable of this environment, and whatever else a
-    shell would replace: here it would be sent as it is written."""
+    """Yield what to change for each `${NAME}` in the values that is not a variable of this environment, and whatever
+    else a shell would replace: here it would be sent as it is written."""
     for name in sorted({name for value in values.values() for name in VARIABLE.findall(value)}):
         if name not in os.environ:
             yield f"the environment variable {name} is not set"

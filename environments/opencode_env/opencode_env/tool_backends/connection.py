@@ -207,7 +207,7 @@ class BackendConnection:
 
 
 def _ending(owner: "asyncio.Task[None]") -> str:
-    """Why a connection's owner ended."""
+    """Return why a connection's owner ended."""
     error = None if owner.cancelled() else owner.exception()
     return "it is closed" if error is None else described(error)
 

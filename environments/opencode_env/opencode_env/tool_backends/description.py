@@ -26,7 +26,7 @@ class _Strict(BaseModel):
 
 
 class Orchestration(StrEnum):
-    """Where a server comes from."""
+    """Names where a server comes from."""
 
     LOCAL_DOCKER = "local_docker"
     """A container on this machine, which podman runs."""
@@ -39,7 +39,7 @@ class Orchestration(StrEnum):
 
 
 class Authentication(_Strict):
-    """How requests prove who they are from. `${NAME}` in a value is that environment variable."""
+    """Tells how requests prove who they are from. `${NAME}` in a value is that environment variable."""
 
     auth_type: Literal["none", "bearer_token", "custom_header"] = "none"
     auth_details: dict[str, str] | None = None
@@ -76,7 +76,7 @@ class StartupCheck(_Strict):
 
 
 class VolumeMount(_Strict):
-    """Where a host path is seen in a container."""
+    """Tells where a host path is seen in a container."""
 
     bind: Text
     mode: Literal["rw", "ro"] = "rw"

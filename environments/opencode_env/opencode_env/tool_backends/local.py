@@ -68,7 +68,8 @@ class StdioServer(BackendServer):
 
     @property
     def words(self) -> str:
-        """What it said on its stderr, and what came first on its stdout, where an MCP message should have been."""
+        """Return what it said on its stderr, and what came first on its stdout, where an MCP message should have
+        been."""
         printed = "".join(f"it printed {line!r} on its stdout; " for line in self.command.printed)
         try:
             said = self.log.read_text(errors="replace")[-1000:].strip()

@@ -8,7 +8,7 @@ from pydantic_config import BaseConfig
 
 
 class BackendsConfig(BaseConfig):
-    """Which MCP servers the agent gets beside the tools of its task, and how long they may take."""
+    """Sets which MCP servers the agent gets beside the tools of its task, and how long they may take."""
 
     file: Path | None = None
     """A YAML or JSON file that describes them (see `AppConfig`); `None`: none."""

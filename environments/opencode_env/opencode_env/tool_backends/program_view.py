@@ -35,7 +35,7 @@ _FIRST_LINE = 512
 
 
 def search_path(variables: Mapping[str, str]) -> str:
-    """Where a program with these variables is looked for."""
+    """Return where a program with these variables is looked for."""
     return variables.get("PATH", os.environ.get("PATH", os.defpath))
 
 
@@ -53,7 +53,7 @@ def seen_paths(command: Sequence[str], search: str, reads: Sequence[str]) -> lis
 
 
 def cannot_run(command: Sequence[str], search: str, reads: Sequence[str], template: Path | None) -> Iterator[str]:
-    """Why the program of a command could not be started, if so; of `template` its own directory is a copy."""
+    """Yield why the program of a command could not be started, if so; of `template` its own directory is a copy."""
     program = command[0]
     found = shutil.which(program, path=search)
     if "/" in program and not os.path.isabs(program):
@@ -70,7 +70,7 @@ def cannot_run(command: Sequence[str], search: str, reads: Sequence[str], templa
 
 
 def _interpreter(script: str, search: str, seen: Sequence[str]) -> Iterator[str]:
-    """Why a script's first line cannot be followed."""
+    """Yield why a script's first line cannot be followed."""
     words = _first_line(script)
     if not words:
         return

@@ -45,7 +45,7 @@ _PAUSES = (0.5, 2.0, 5.0)
 
 
 class UndeletedInstances:
-    """What is removed when the environment stops; no rollout fails for it, as its work is done."""
+    """Removes what is left when the environment stops; no rollout fails for it, as its work is done."""
 
     def __init__(self) -> None:
         self._removals: list[tuple[str, Callable[[], Awaitable[None]]]] = []

@@ -63,7 +63,7 @@ _OVER = "The tool server has failed; this conversation ends here."
 
 
 class CallCounts(TypedDict):
-    """What a rollout asked of one backend."""
+    """Counts what a rollout asked of one backend."""
 
     calls: int
     errors: int

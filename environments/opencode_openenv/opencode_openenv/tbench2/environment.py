@@ -200,7 +200,7 @@ MAX_LOG_BYTES = 16 << 20
 
 
 def plain_name(text: str) -> str:
-    """At most 100 characters for a file's name, of the first 1,000 of a text."""
+    """Return at most 100 characters for a file's name, of the first 1,000 of a text."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text[:1000]).strip(".-")[:100] or "unnamed"
 
 
@@ -291,7 +291,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
 
     @property
     def state(self) -> Tbench2State:
-        """Where the episode stands."""
+        """Return where the episode stands."""
         return self._state
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Tbench2Observation:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 
 class ActionType(StrEnum):
-    """What can be done in a task's sandbox."""
+    """Names what can be done in a task's sandbox."""
 
     EXEC = "exec"
     """Run `command`; with `block` to its end, else as the live session `session_id`."""
@@ -41,7 +41,7 @@ class Tbench2Action(Action):
 
 
 class Tbench2Observation(Observation):
-    """What came of it. `reward` is set by evaluate alone."""
+    """The observation after an action. `reward` is set by evaluate alone."""
 
     instruction: str = Field("", description="The task.")
     output: str = Field("", description="What the command printed, standard error included.")
@@ -57,7 +57,7 @@ class Tbench2Observation(Observation):
 
 
 class Tbench2State(State):
-    """Where the episode stands."""
+    """Tells where the episode stands."""
 
     task_id: str = ""
     task_path: str = ""

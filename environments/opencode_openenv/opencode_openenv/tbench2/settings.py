@@ -37,7 +37,7 @@ VARIABLES = {
 
 
 class Tbench2ServerConfig(ListenConfig):
-    """Where the server listens, and whom it serves."""
+    """Sets where the server listens, and whom it serves."""
 
     MAX_REQUEST_BYTES: ClassVar[int] = 64 << 20
     """The most that one connection may send at once, such as the content of a file."""
@@ -53,7 +53,7 @@ def most_sessions() -> int:
 
 @dataclass(frozen=True)
 class SandboxPlace:
-    """Where a task's sandbox is: the confined local one, or a container of any of verifiers' runtimes."""
+    """Tells where a task's sandbox is: the confined local one, or a container of any of verifiers' runtimes."""
 
     runtime: RuntimeConfig = field(default_factory=SubprocessConfig)
     """As `--env.agent.runtime.*`; `subprocess` is the confined local sandbox."""
@@ -68,7 +68,7 @@ class SandboxPlace:
 
 @dataclass(frozen=True)
 class Settings:
-    """Where tasks are, where they run, and for how long a command may."""
+    """Sets where tasks are, where they run, and for how long a command may."""
 
     tasks_dir: Path | None
     """None is the downloaded benchmark."""

@@ -29,7 +29,7 @@ _MERGED = "exec 2>&1; "
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """What a command did; no exit code means that its time was up."""
+    """Holds what a command did; no exit code means that its time was up."""
 
     output: str
     exit_code: int | None
@@ -60,7 +60,7 @@ class _Live:
                     self._left_out += over
 
     def take(self) -> str:
-        """What it printed since the last time."""
+        """Return what it printed since the last time."""
         text = bytes(self._unseen).decode(errors="replace")
         note = f"[{self._left_out} bytes left out]\n" if self._left_out else ""
         self._unseen.clear()
@@ -140,7 +140,7 @@ class Terminals:
             raise ValueError(f"session {name!r} has ended or reads no more input") from error
 
     async def view(self, name: str, seconds: float = 0.0) -> CommandOutput:
-        """What a live session has printed, after at most `seconds` of waiting for its end."""
+        """Return what a live session has printed, after at most `seconds` of waiting for its end."""
         if seconds > MAX_WAIT_SECONDS:
             raise ValueError(f"wait_seconds is {seconds:g}, and at most {MAX_WAIT_SECONDS:g} are waited")
         session = self._session(name)

@@ -112,7 +112,7 @@ GRID = 4000
 def credible_interval(
     passes: float, attempts: int, credible: float, figure: Callable[[np.ndarray], np.ndarray] = lambda rates: rates
 ) -> tuple[float, float]:
-    """Between which a figure of the pass rate lies with probability `credible`, after so many passes.
+    """Return the bounds between which a figure of the pass rate lies with probability `credible`, after so many passes.
 
     The rate is Beta(1/2 + passes, 1/2 + fails) distributed (Jeffreys' prior), and the interval is the central one.
     """
@@ -187,7 +187,7 @@ class Tally:
 
 
 class AttemptSource(NamedTuple):
-    """Who made the attempts: figures of different sources are never mixed."""
+    """Tells who made the attempts: figures of different sources are never mixed."""
 
     env: str
     model: str
@@ -257,7 +257,7 @@ class SourceRating:
 
 @dataclass
 class Rating:
-    """What rating found: tallies by source and task key, and a report per trace file."""
+    """Holds what rating found: tallies by source and task key, and a report per trace file."""
 
     threshold: float
     sources: dict[AttemptSource, SourceRating] = field(default_factory=dict)
@@ -299,7 +299,7 @@ def rate(paths: list[Path], *, threshold: float = 1.0, seat: str | None = None) 
 
 
 class Band(StrEnum):
-    """Where a row's difficulty lies; the medium band has both its ends, as the taskset's filter does."""
+    """Names where a row's difficulty lies; the medium band has both its ends, as the taskset's filter does."""
 
     HARD = "hard"
     MEDIUM = "medium"
@@ -332,7 +332,7 @@ class Thresholds:
 
 
 class Figures(BaseModel):
-    """What is known of the tries of a task, or of all tasks of a source."""
+    """Holds what is known of the tries of a task, or of all tasks of a source."""
 
     avg_reward: float | None
     reward_stderr: float | None

@@ -111,7 +111,7 @@ def _markdown(episode: EpisodeRecord, trace: TraceRecord) -> str:
 
 
 def _verified(trace: TraceRecord) -> Iterator[list[str]]:
-    """How each verify command ended, the command, and what it printed."""
+    """Yield how each verify command ended, the command, and what it printed."""
     found = trace.info.get("verify") if isinstance(trace.info, dict) else None
     for record in found if isinstance(found, list) else ():
         if isinstance(record, dict):
@@ -335,7 +335,7 @@ def _played(run: Run) -> dict[str, object]:
 
 
 def _versions() -> dict[str, object]:
-    """Of this machine, not of the one that played, where those differ."""
+    """Return the versions of this machine, not of the one that played, where those differ."""
     found: dict[str, object] = {"python": platform.python_version(), "system": platform.platform(), "commit": _commit()}
     ours = {one.name for one in distributions() if one.name.startswith(("opencode-", "rollout-sandbox", "mathverdict"))}
     for name in (*sorted(ours), *_PACKAGES):

@@ -28,7 +28,7 @@ MAX_PROCESSES = 4
 
 
 def processors() -> int:
-    """How many processes are worth having: those that may run at once, and few."""
+    """Return how many processes are worth having: those that may run at once, and few."""
     return min(MAX_PROCESSES, len(os.sched_getaffinity(0))) if sys.platform == "linux" else 1
 
 
@@ -85,7 +85,7 @@ class Workers:
 
 
 def _begin(work: Callable[[Any], Any]) -> None:
-    """In a new process. Ctrl-C is for the one that started it, with which it ends."""
+    """Set up a new process. Ctrl-C is for the one that started it, with which it ends."""
     global _do_here  # noqa: PLW0603 - a process does one work
     _do_here = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -253,7 +253,7 @@ def _of_trace(episode: EpisodeRecord, trace: TraceRecord, figures: TraceFigures)
 
 
 def _message(errors: Sequence[ErrorRecord]) -> str | None:
-    """What the last error says, on one line, by which failures are grouped; of a long one the first words."""
+    """Return what the last error says, on one line, by which failures are grouped; of a long one the first words."""
     said = errors[-1].message if errors else None
     if not isinstance(said, str):
         return None

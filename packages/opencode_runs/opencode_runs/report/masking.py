@@ -175,7 +175,7 @@ class Masker:
         return text if masked == decoded else masked.encode("utf-8", "surrogateescape")
 
     def mask(self, match: re.Match[str], rule: Rule) -> str:
-        """What stands instead of a match of a rule's pattern."""
+        """Return what stands instead of a match of a rule's pattern."""
         if match.group(2) is None:
             return match.group(0)
         self.counts[rule.name] += 1
@@ -213,7 +213,8 @@ for _hint in {hint for rule in RULES for hint in rule.hints}:
 
 
 def _hints_in(text: bytes) -> list[tuple[int, bytes]]:
-    """Where hints stand in a text, in order: looking for each of a hundred by itself takes longer than all else."""
+    """Return where hints stand in a text, in order: looking for each of a hundred by itself takes longer than all
+    else."""
     small = text.lower() + b"\0\0\0\0"
     places: list[int] = []
     for shift in range(4):
@@ -224,7 +225,7 @@ def _hints_in(text: bytes) -> list[tuple[int, bytes]]:
 
 
 def _surroundings(text: bytes, found: Iterable[tuple[int, bytes]]) -> list[tuple[int, int, set[bytes]]]:
-    """Where rules may find something, in order, and the hints that are there; none reaches into another."""
+    """Return where rules may find something, in order, and the hints that are there; none reaches into another."""
     parts: list[tuple[int, int, set[bytes]]] = []
     for place, hint in found:
         start, end, hints = max(0, place - BEFORE), place + BEHIND, {hint}

@@ -159,7 +159,7 @@ _TRAINER = [one.name for one in fields(TraceFigures) if one.name not in _ELSEWHE
 
 @dataclass(slots=True)
 class SpaceLeft:
-    """What is left for the rollouts that are not written yet."""
+    """Holds what is left for the rollouts that are not written yet."""
 
     free: int
     """Bytes of the page."""
@@ -177,7 +177,8 @@ class SpaceLeft:
 
 
 class LineToPack(NamedTuple):
-    """What a packer needs of a rollout, which may be in another process: where its line stands, and what is known."""
+    """Holds what a packer needs of a rollout, which may be in another process: where its line stands, and what is
+    known."""
 
     file: Path
     start: int
@@ -370,6 +371,6 @@ def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
 
 
 def _stretches(mask: list[bool]) -> list[int]:
-    """How many tokens in a row do not train, then do, and so on in turn."""
+    """Return how many tokens in a row do not train, then do, and so on in turn."""
     found = [len(list(same)) for _, same in itertools.groupby(mask)]
     return [0, *found] if mask and mask[0] else found

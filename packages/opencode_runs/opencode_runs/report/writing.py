@@ -169,7 +169,7 @@ def _temporary_file() -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Without Python's search for cycles: rows pile up, hold none, and would be searched again and again."""
+    """Run without Python's search for cycles: rows pile up, hold none, and would be searched again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -208,7 +208,7 @@ def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[ListedRollout], w
 
 
 def _batches(rollouts: list[ListedRollout]) -> list[list[ListedRollout]]:
-    """In order; the first ones are small, so that what they teach is known early."""
+    """Return batches in order; the first ones are small, so that what they teach is known early."""
     found, start = [], 0
     while start < len(rollouts):
         found.append(rollouts[start : start + max(1, min(BATCH, start // 2))])
@@ -217,7 +217,7 @@ def _batches(rollouts: list[ListedRollout]) -> list[list[ListedRollout]]:
 
 
 def _settled(number: int) -> int:
-    """How many batches must be written before one is begun."""
+    """Return how many batches must be written before one is begun."""
     return max(number - _BEHIND, number // 2)
 
 

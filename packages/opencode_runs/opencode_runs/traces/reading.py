@@ -27,7 +27,8 @@ PRIME_RL = ("*/all/", "step_*/*/all/", "step_*/", "rollouts/step_*/*/all/", "rol
 
 
 class RunSettings(BaseModel, protected_namespaces=()):
-    """What is read of a run's saved config (`configs/resolved/*.json`); what is not of its type is as if not there."""
+    """Sets what is read of a run's saved config (`configs/resolved/*.json`); what is not of its type is as if not
+    there."""
 
     model: str | None = None
     """Whom an episode without any trace belongs to."""
@@ -86,7 +87,8 @@ def _places(path: Path, kind: str) -> list[Path]:
 
 
 def _of_kind(path: Path, found: list[Path], kind: str) -> list[Path]:
-    """What is read of prime-rl's files: `effective` repeats a part of `all`, and every step is another policy."""
+    """Return what is read of prime-rl's files: `effective` repeats a part of `all`, and every step is another
+    policy."""
     training = [place for place in found if _kind(place) == "train"]
     if not kind or (kind == "train" and training):
         return training if kind else found
@@ -114,7 +116,7 @@ def _settings(trace_file: Path) -> RunSettings:
 
 
 def saved_config(trace_file: Path) -> Path | None:
-    """Where the run of a trace file saved its whole configuration; None if it did not."""
+    """Return where the run of a trace file saved its whole configuration; None if it did not."""
     return min((trace_file.parent / "configs" / "resolved").glob("*.json"), default=None)
 
 
@@ -181,7 +183,7 @@ READ_BYTES = 1 << 20
 
 
 class Identified(Protocol):
-    """What tells an episode that is read twice."""
+    """Anything with an id, which tells an episode that is read twice."""
 
     @property
     def id(self) -> str: ...
@@ -193,7 +195,7 @@ Parsed = tuple[int, Found | LineError | None]
 
 
 class TraceFileReport(BaseModel):
-    """How reading one trace file went."""
+    """Tells how reading one trace file went."""
 
     path: Path
     episodes: int = 0
@@ -214,7 +216,7 @@ class TraceFileReport(BaseModel):
         return self.torn + self.malformed
 
     def warnings(self) -> Iterator[str]:
-        """What whoever named the run should know."""
+        """Yield what whoever named the run should know."""
         if self.unreadable:
             end = "; the last line is cut off" if self.truncated_end else ""
             lines = "line" if self.unreadable == 1 else "lines"

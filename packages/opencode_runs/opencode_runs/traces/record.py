@@ -103,7 +103,7 @@ class ErrorRecord(LinePart):
 
 
 class OutcomeRecord(LinePart):
-    """How a rollout ended (`info["outcome"]`)."""
+    """Tells how a rollout ended (`info["outcome"]`)."""
 
     name: str
     """Of the row in the table of outcomes, or the type of an error that has none."""
@@ -139,7 +139,7 @@ class TokenNode(msgspec.Struct, dict=True):
 
     @cached_property
     def trained(self) -> int:
-        """How many of its tokens train."""
+        """Return how many of its tokens train."""
         return self.mask.count(True)
 
     @property
@@ -156,7 +156,7 @@ class TokenNode(msgspec.Struct, dict=True):
 
 
 class ForkRecord(LinePart):
-    """Where and how a conversation's history parted."""
+    """Tells where and how a conversation's history parted."""
 
     message: int
     turn: int
@@ -164,7 +164,7 @@ class ForkRecord(LinePart):
 
 
 class HistoryRecord(LinePart):
-    """What our interception notes of a trace's forks (`info["history"]`)."""
+    """Holds what our interception notes of a trace's forks (`info["history"]`)."""
 
     forks: int = 0
     first: tuple[ForkRecord, ...] = ()
@@ -210,7 +210,7 @@ class CallRecord(msgspec.Struct, gc=False):
 
     @property
     def start(self) -> float | None:
-        """When it began, in seconds since 1970."""
+        """Return when it began, in seconds since 1970."""
         return self.time.start if self.time is not None else None
 
     @property
@@ -228,7 +228,7 @@ def _node_with_nan(node: Any) -> Any:
 
 
 def _read_as(kind: type[msgspec.Struct]) -> PlainValidator:
-    """How pydantic reads a list of structs: messages and calls are most of a line, and this is fast."""
+    """Return how pydantic reads a list of structs: messages and calls are most of a line, and this is fast."""
 
     def read(value: Any) -> Any:
         try:
@@ -363,12 +363,13 @@ class TraceRecord(LinePart):
 
     @property
     def fork_notes(self) -> list[str]:
-        """Where and how the first forks came about, as far as the interception noted it."""
+        """Return where and how the first forks came about, as far as the interception noted it."""
         first = self.history.first if self.history is not None else ()
         return [f"message {fork.message} from turn {fork.turn} on: {fork.how}" for fork in first]
 
     def span(self, phase: str) -> tuple[float, float] | None:
-        """When a phase (`boot`, `setup`, `agent`, `finalize`, `scoring`) began and ended; None if it is not known."""
+        """Return when a phase (`boot`, `setup`, `agent`, `finalize`, `scoring`) began and ended; None if it is not
+        known."""
         found = self.timing.get(phase) if isinstance(self.timing, dict) else None
         start, end = (found.get("start"), found.get("end")) if isinstance(found, dict) else (None, None)
         return (start, end) if isinstance(start, float) and isinstance(end, float) and 0 < start <= end else None
@@ -439,7 +440,7 @@ class EpisodeRecord(LinePart):
 
     @property
     def called(self) -> str:
-        """What people call the task: its id, name, the beginning of its prompt, or its key."""
+        """Return what people call the task: its id, name, the beginning of its prompt, or its key."""
         return self.task_id or self.task_name or self.prompt or self.task or ""
 
     @property
@@ -456,7 +457,7 @@ class EpisodeRecord(LinePart):
         return max([trace.history.forks if trace.history else 0, *numbers])
 
     def unused_because(self, trace: TraceRecord) -> str | None:
-        """Why a trainer leaves out one of its traces, whatever its tokens are; None if it does not.
+        """Return why a trainer leaves out one of its traces, whatever its tokens are; None if it does not.
 
         The rules are prime-rl's: a failed trace never trains, and neither does any trace of an episode that failed.
         """

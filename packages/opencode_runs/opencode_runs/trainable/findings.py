@@ -48,7 +48,7 @@ class Flaw(StrEnum):
 
 
 class FlawMeaning(NamedTuple):
-    """What a flaw is, what to do, and whether `--check` fails for it."""
+    """Holds what a flaw is, what to do, and whether `--check` fails for it."""
 
     what: str
     do: str
@@ -298,7 +298,7 @@ NO_VOCABULARY = 1 << 19
 
 
 def standing_flaw(episode: EpisodeRecord, trace: TraceRecord, run: RunSettings) -> str:
-    """What of an episode and a trace says that it failed while the rest says that it did not; empty if nothing.
+    """Return what of an episode and a trace says that it failed while the rest says that it did not; empty if nothing.
 
     Errors of earlier tries are kept, so that what is tried again may have some.
     """
@@ -317,7 +317,7 @@ def standing_flaw(episode: EpisodeRecord, trace: TraceRecord, run: RunSettings) 
 
 
 def _tries_of(retries: Any) -> int | None:
-    """How often saved retries try again, each rule's own tries included; None if they cannot be read."""
+    """Return how often saved retries try again, each rule's own tries included; None if they cannot be read."""
     if not isinstance(retries, dict):
         return None
     entries = (retries, *(rule for rule in retries.get("rules") or () if isinstance(rule, dict)))
@@ -327,7 +327,7 @@ def _tries_of(retries: Any) -> int | None:
 def flaws_of(
     trace: TraceRecord, samples: Iterable[TrainedBranch], *, max_tokens: int | None, vocabulary: int | None
 ) -> Iterator[Found]:
-    """What is wrong with a trace that a trainer would use, and with its samples; each flaw once."""
+    """Yield what is wrong with a trace that a trainer would use, and with its samples; each flaw once."""
     yield from _reward_flaws(trace)
     if not trace.has_tokens:
         yield Flaw.NO_TOKENS, f"turns: {trace.turns}"
@@ -479,7 +479,7 @@ def _training_flaws(trace: TraceRecord, samples: Iterable[TrainedBranch], max_to
 
 
 def call_flaws(episode: EpisodeRecord, trace: TraceRecord) -> Iterator[Found]:
-    """Where the answers of a trace, or the trace of its sub calls, are missing."""
+    """Yield where the answers of a trace, or the trace of its sub calls, are missing."""
     wrong = [*_unmatched(trace)]
     if trace.sub_trace and trace.sub_trace not in (other.id for other in episode.traces):
         wrong.append(f"its sub calls are those of trace {trace.sub_trace[:8]}, which is not there")
@@ -488,7 +488,7 @@ def call_flaws(episode: EpisodeRecord, trace: TraceRecord) -> Iterator[Found]:
 
 
 def evidence_flaws(trace: TraceRecord) -> Iterator[Found]:
-    """Where a trace contradicts its calls; its graph must be sound."""
+    """Yield where a trace contradicts its calls; its graph must be sound."""
     if trace.has_tokens and (wrong := [*_miscounted(trace)]):
         yield Flaw.USAGE, _first(wrong)
     if wrong := [*_set_otherwise(trace)]:

@@ -54,7 +54,7 @@ def structural_forks(nodes: Sequence[TokenNode]) -> int:
 
 
 def told_again(nodes: Sequence[TokenNode]) -> list[int]:
-    """Where conversations begin anew with what was said before: the first such message of each.
+    """Return where conversations begin anew with what was said before: the first such message of each.
 
     Another system message, other tools or another template give another root, or another first message. What follows it
     is not sampled any more: an answer that the model gave, or the result of a tool, stands there as a part of the
@@ -138,7 +138,7 @@ def _sayings(nodes: Sequence[TokenNode], node: TokenNode) -> Iterator[Hashable]:
 
 
 def _text(content: object) -> str:
-    """What an answer says, as text or in parts, without the thought before it."""
+    """Return what an answer says, as text or in parts, without the thought before it."""
     parts = content if isinstance(content, list) else [{"text": content}]
     said = "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
     return said.rpartition("</think>")[2].strip()
@@ -179,7 +179,7 @@ _END = 100
 
 @dataclass(slots=True)
 class TraceIdentity:
-    """What tells a trace and its answers from all others."""
+    """Holds what tells a trace and its answers from all others."""
 
     trace: int | None
     """None where it has no id."""
@@ -204,7 +204,7 @@ class Repeats:
     _answers: set[int] = field(default_factory=set)
 
     def found(self, marks: TraceIdentity) -> str:
-        """What of a trace stands twice, in itself or since an earlier one; empty if nothing does."""
+        """Return what of a trace stands twice, in itself or since an earlier one; empty if nothing does."""
         problem = marks.within
         if not problem and marks.trace in self._traces:
             problem = "another trace has the same id"
@@ -237,13 +237,13 @@ def _twice(entries: Iterable[tuple[int, Hashable]]) -> tuple[int, int] | None:
 
 
 def _said(node: TokenNode) -> Hashable:
-    """What tells a message from its siblings; the graph keeps a message of a request once."""
+    """Return what tells a message from its siblings; the graph keeps a message of a request once."""
     when = node.timestamp if node.sampled else None
     return hashable([node.parent, node.sampled, when, node.message, node.token_ids, node.logprobs, node.tools])
 
 
 def _moment(node: TokenNode) -> int:
-    """What no other answer has: when it was, and what it is, of which its ends tell enough."""
+    """Return what no other answer has: when it was, and what it is, of which its ends tell enough."""
     message, tokens = node.message, node.token_ids
     text = message.get("content") if type(message) is dict else None
     said: Hashable
@@ -267,12 +267,12 @@ Notes = tuple[int, list[Note]]
 
 @dataclass
 class NoteCache:
-    """What rollouts say of their groups; most of a group say the same, which is worked out once."""
+    """Holds what rollouts say of their groups; most of a group say the same, which is worked out once."""
 
     _known: dict[int, list[Note]] = field(default_factory=dict)
 
     def of(self, episode: EpisodeRecord) -> list[Notes]:
-        """What a rollout says; of what failed nothing trains, so that it may differ."""
+        """Return what a rollout says; of what failed nothing trains, so that it may differ."""
         told = [self._noted([episode.task, episode.env, episode.task_data, episode.task_hash], _notes, episode)]
         for trace in episode.traces:
             if trace.ok and not trace.wrong_types:
@@ -378,7 +378,7 @@ class Group:
         )  # fmt: skip
 
     def flaws(self, figures: GroupFigures) -> Iterator[tuple[Flaw, str]]:
-        """What is wrong with the group."""
+        """Yield what is wrong with the group."""
         if figures.spread == 0:
             yield Flaw.NO_SPREAD, f"{self.task}: every reward is {figures.mean_reward:g}, of {_rollouts(self.rollouts)}"
         for aspect, values in self._values.items():
@@ -401,7 +401,7 @@ def inspect(
     paths: list[Path], *, max_tokens: int | None = None, vocabulary: int | None = None,
     allowed: frozenset[Flaw] = frozenset(),
 ) -> Report:  # fmt: skip
-    """What a trainer would get from the runs at `paths`; of prime-rl's runs, the training rollouts are read.
+    """Return what a trainer would get from the runs at `paths`; of prime-rl's runs, the training rollouts are read.
 
     `max_tokens` and `vocabulary` are those of `Inspector`, `allowed` that of `Inspection`.
 
@@ -417,7 +417,7 @@ def inspect(
 
 @dataclass(slots=True)
 class InspectedEpisode:
-    """What is found of an episode by itself."""
+    """Holds what is found of an episode by itself."""
 
     group: str
     env: str
@@ -439,7 +439,7 @@ class Inspector:
     _telling: NoteCache = field(default_factory=NoteCache)
 
     def inspect(self, file: TraceFile, episode: EpisodeRecord) -> InspectedEpisode:
-        """What is found of an episode; whether it stands twice, and its advantages, its run alone can tell."""
+        """Return what is found of an episode; whether it stands twice, and its advantages, its run alone can tell."""
         key, env = episode.group_id or episode.task or "", "" if episode.group_id else episode.env
         found = InspectedEpisode(key, env, episode.called, self._telling.of(episode), [])
         found.traces += [_trace(file, episode, trace, self, found) for trace in episode.traces]
@@ -448,7 +448,7 @@ class Inspector:
 
 @dataclass
 class Inspection:
-    """What is found of episodes as they are read, one after the other."""
+    """Holds what is found of episodes as they are read, one after the other."""
 
     allowed: frozenset[Flaw] = frozenset()
     """Kinds of findings that may be."""

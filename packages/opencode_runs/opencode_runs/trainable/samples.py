@@ -73,7 +73,7 @@ def training_samples(trace: NodeGraph) -> list[TrainingSample]:
 
 
 def trained_branches(trace: NodeGraph, paths: Sequence[tuple[int, ...]]) -> list[TrainedBranch]:
-    """What the samples of a trace are made of, by its `branch_paths`; a count of their tokens needs no more."""
+    """Return what the samples of a trace are made of, by its `branch_paths`; a count of their tokens needs no more."""
     found: list[TrainedBranch] = []
     trained: set[int] = set()
     trains = [any(node.mask) for node in trace.nodes]

@@ -34,7 +34,7 @@ MAX_MANIFEST_BYTES = 1 << 20
 
 
 class RolloutFacts(BaseModel, frozen=True):
-    """What the manifests of all turns of a rollout say alike."""
+    """Holds what the manifests of all turns of a rollout say alike."""
 
     format: Literal[1] = 1
     task_key: str

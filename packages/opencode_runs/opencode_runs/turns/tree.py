@@ -62,7 +62,7 @@ class FoundTurns(BaseModel):
     warnings: list[str]
 
     def reward(self, turn: KeptTurn) -> float | None:
-        """What the rollout that kept it came to; None where that is not known."""
+        """Return what the rollout that kept it came to; None where that is not known."""
         rollout = self.rollouts.get(turn.trace_id)
         return None if rollout is None else rollout.reward
 
@@ -94,7 +94,7 @@ CREDIBLE = 0.95
 
 
 class TurnValue(BaseModel):
-    """What went on from one kept turn."""
+    """Holds what went on from one kept turn."""
 
     turn: int
     rewards: list[float]
@@ -154,7 +154,7 @@ def _value(turn: int, some: Sequence[TreeRollout], continued: list[RolloutValues
 
 
 def interval(rewards: Sequence[float]) -> tuple[float | None, float | None]:
-    """Between which the mean lies with 95 %; None where the rewards do not tell.
+    """Return the bounds between which the mean lies with 95 %; None where the rewards do not tell.
 
     Rewards between 0 and 1 are taken for shares of passes, with Jeffreys' prior: exact where all are 0 or 1, else too
     wide. For others it is the normal interval of at least two.

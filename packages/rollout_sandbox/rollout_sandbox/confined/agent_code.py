@@ -66,7 +66,7 @@ class ProgramSandbox(Protocol):
 
 
 class ProgramRequest(BaseModel):
-    """What a verify command asks for."""
+    """Holds what a verify command asks for."""
 
     argv: list[str] = Field(min_length=1)
     cwd: str
@@ -76,8 +76,8 @@ class ProgramRequest(BaseModel):
 
 
 def shown_areas(areas: Mapping[str, Path], workdir: str) -> list[Bind]:
-    """What agent code sees of a sandbox with these writable areas; a `SandboxError` if the work directory lies where
-    verify commands keep what is theirs."""
+    """Return what agent code sees of a sandbox with these writable areas; a `SandboxError` if the work directory lies
+    where verify commands keep what is theirs."""
     around = [target for target in areas if PurePosixPath(workdir).is_relative_to(target)]
     holds = max(around, key=len)
     if any(PurePosixPath(holds).is_relative_to(hidden) for hidden in HIDDEN):
@@ -182,8 +182,8 @@ class AgentCodeServer:
 async def _outcome_of(
     cell: ProgramSandbox, argv: list[str], stdin: str, seconds: float, most: int
 ) -> Mapping[str, str]:
-    """What the program did, as data, with at most `most` bytes of each stream: its own end of its sandbox is not a
-    failure of ours."""
+    """Return what the program did, as data, with at most `most` bytes of each stream: its own end of its sandbox is not
+    a failure of ours."""
     process = await cell.exec(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
     too_much = asyncio.Event()
     heads = bytearray(), bytearray()

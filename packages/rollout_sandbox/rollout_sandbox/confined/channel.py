@@ -35,7 +35,7 @@ class _Busy(SandboxError):
 
 @dataclass(frozen=True)
 class ChannelReply:
-    """What process 1 answered; the descriptors belong to whoever gets the reply."""
+    """Holds what process 1 answered; the descriptors belong to whoever gets the reply."""
 
     text: str
     fds: tuple[int, ...]
@@ -118,8 +118,8 @@ class Channel:
             await asyncio.sleep(_BUSY_PAUSE_S)
 
     def request_blocking(self, kind: str) -> ChannelReply:
-        """Like `request`, for callers that cannot await: blocks the event loop for a round trip (below 1 ms; 10 s at
-        the most, then it is a `SandboxError`)."""
+        """Request as `request` does, for callers that cannot await: it blocks the event loop for a round trip (below 1
+        ms; 10 s at the most, then it is a `SandboxError`)."""
         deadline = time.monotonic() + _BLOCKING_TIMEOUT_S
         while True:
             future = self.submit(kind)[1]

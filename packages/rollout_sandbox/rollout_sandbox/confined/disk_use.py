@@ -50,7 +50,7 @@ def _stat(path: str) -> Iterator[os.stat_result]:
 
 
 def _open(pid: int) -> Iterator[os.stat_result]:
-    """What a process has open; its threads may have tables of their own."""
+    """Yield what a process has open; its threads may have tables of their own."""
     for number, thread in enumerate(sorted(_listed(f"/proc/{pid}/task"), key=int)):
         if number and _same_table(pid, int(thread)):
             continue

@@ -37,7 +37,7 @@ _NEARLY_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class MemoryKills:
-    """How many processes of a sandbox the kernel has ended for want of memory."""
+    """Counts how many processes of a sandbox the kernel has ended for want of memory."""
 
     at_limit: int = 0
     below_limit: int = 0
@@ -52,7 +52,7 @@ def kills_of_group(group: Path) -> MemoryKills:
 
 
 def kills_of_machine() -> int:
-    """How many processes the kernel of this machine has ended for want of memory since it started."""
+    """Return how many processes the kernel of this machine has ended for want of memory since it started."""
     return _counts(Path("/proc/vmstat")).get("oom_kill", 0)
 
 
@@ -83,8 +83,8 @@ _NO_ENTRIES: tuple[list[int], list[int]] = [], []
 
 
 class SandboxLimits:
-    """What a sandbox may use, taken before it starts (blocking); with the user of another one, `lent`, it shows its
-    files."""
+    """Holds what a sandbox may use, taken before it starts (blocking); with the user of another one, `lent`, it shows
+    its files."""
 
     def __init__(self, options: LocalSandboxConfig, lent: SandboxUser | None) -> None:
         self._options = options

@@ -58,7 +58,7 @@ class _End(asyncio.Protocol):
             self.peer.transport.write(data)
 
     def joined(self) -> None:
-        """Both sides are there: pass on what came early, and go on reading."""
+        """Pass on what came early, and go on reading, once both sides are there."""
         self._joined = True
         if self._early:
             self.data_received(bytes(self._early))

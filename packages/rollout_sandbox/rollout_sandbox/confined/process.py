@@ -108,7 +108,7 @@ class PipeReader(_Pipe):
 
 
 class ProcessOutput(_Pipe, AsyncIterator[bytes]):
-    """What a process writes, in chunks, until it has ended, whoever else holds the other end of the pipe then."""
+    """Reads what a process writes, in chunks, until it has ended, whoever else holds the other end of the pipe then."""
 
     _left: int | None = None
     """Bytes that are still read, once the process has ended: what a pipe can hold."""

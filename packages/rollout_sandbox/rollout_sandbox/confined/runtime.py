@@ -49,8 +49,8 @@ _SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/s
 
 
 def _base_environment(allow: Iterable[str]) -> dict[str, str]:
-    """What every program sees before the task and the call add to it: nothing of the host's environment but language,
-    time zone and what the user names."""
+    """Return what every program sees before the task and the call add to it: nothing of the host's environment but
+    language, time zone and what the user names."""
     path = list(_SYSTEM_PATH)
     if not any(os.access(f"{directory}/python3", os.X_OK) for directory in path):
         path.append(f"{sys.base_prefix}/bin")
@@ -244,14 +244,16 @@ class BubblewrapBackend(RuntimeBackend):
         self.sandbox.kill()
 
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        """What the command leaves running in the background is not waited for, and its output is closed."""
+        """Run as verifiers' own does; what the command leaves running in the background is not waited for, and its
+        output is closed."""
         return await self.commands.run(argv, runtime.process_env(env))
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
         return await self.commands.open(argv, runtime.process_env(env))
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        """As of verifiers, with the output in the file `log` inside; a tool server gets a sandbox of its own."""
+        """Run as verifiers' own does, with the output in the file `log` inside; a tool server gets a sandbox of its
+        own."""
         if argv[0] == sys.executable and not self.options.python_env:
             raise SandboxError(
                 f"{' '.join(argv[:3])} needs the evaluation's Python environment inside the sandbox: "
@@ -319,7 +321,8 @@ class ConfinedRuntime(SandboxAbilities, Runtime):
         return {"memory": watched + by_kernel, "disk": 0 if disk is None else disk.kills}
 
     def kills_below_limits(self) -> int:
-        """How many there were; without a control group of its own, of the whole machine since the sandbox started."""
+        """Return how many there were; without a control group of its own, of the whole machine since the sandbox
+        started."""
         group = self.backend.sandbox.limits.group
         if group is not None and group.limits_memory:
             return group.memory_kills().below_limit

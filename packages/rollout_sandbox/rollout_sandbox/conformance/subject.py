@@ -61,8 +61,8 @@ class Subject:
 
 
 def pause_after(asked: float) -> float:
-    """How long to wait (s) before a condition is asked again that took `asked` seconds: asking takes a fifth of the
-    time at most, unless a single question takes longer than a quarter of a second."""
+    """Return how long to wait (s) before a condition is asked again that took `asked` seconds: asking takes a fifth of
+    the time at most, unless a single question takes longer than a quarter of a second."""
     return min(max(0.02, 4 * asked), 1.0)
 
 

@@ -35,7 +35,7 @@ async def host_server(address: str = "127.0.0.1") -> AsyncIterator[int]:
 
 
 async def ask(box: vf.Runtime, host: str, port: int) -> str:
-    """What a server answers to a program inside; `refused …` when it is not reached."""
+    """Return what a server answers to a program inside; `refused …` when it is not reached."""
     return (await box.run(peer("ask", host, str(port)), {})).stdout.strip()
 
 

@@ -38,7 +38,7 @@ _SCORES_OF_ONE = tuple(f"/proc/1/{of}{name}" for of in ("", "task/1/") for name 
 
 @dataclass(frozen=True)
 class ContainerOptions:
-    """What one container is: of the seat's configuration, and of the environment."""
+    """Sets what one container is: of the seat's configuration, and of the environment."""
 
     image: str
     workdir: str

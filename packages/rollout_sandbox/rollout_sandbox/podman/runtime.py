@@ -168,8 +168,8 @@ class PodmanCommands:
         self._processes: list[PodmanProcess] = []
 
     async def _arguments(self, env: Mapping[str, str], user: str | None, command: str = "", *mode: str) -> list[str]:
-        """What comes before the words of a command, by whose identity the supervisor finds what it started; podman will
-        not have to wait for what an agent that is root has put in the place of the accounts."""
+        """Return what comes before the words of a command, by whose identity the supervisor finds what it started;
+        podman will not have to wait for what an agent that is root has put in the place of the accounts."""
         await self._container.channel.request("accounts")
         settings = without_proxy(env, self._container.image_env)
         marked = {**settings, COMMAND_VARIABLE.decode(): command} if command else settings
@@ -267,7 +267,8 @@ async def _paused(container: Container) -> AsyncIterator[None]:
 
 
 async def _changed(container: Container, mounts: list[str]) -> dict[str, bool]:
-    """What differs from the image, by path, and whether the image's was taken away; mounted file systems left out."""
+    """Return what differs from the image, by path, and whether the image's was taken away; mounted file systems left
+    out."""
     answer = await engine.call("diff", "--format", "json", container.name)
     if answer.exit_code != 0:
         raise NotKept(f"podman does not tell what has changed: {answer.stderr.strip()[-200:]}")

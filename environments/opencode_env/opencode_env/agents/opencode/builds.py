@@ -32,7 +32,7 @@ RIPGREP_VERSION = "1.18.0"
 
 @dataclass(frozen=True)
 class Platform:
-    """What decides the build: processor, C library and whether the processor has AVX2."""
+    """Holds what decides the build: processor, C library and whether the processor has AVX2."""
 
     arch: Literal["x64", "arm64"]
     libc: Literal["glibc", "musl"] = "glibc"

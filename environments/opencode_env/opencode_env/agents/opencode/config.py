@@ -69,7 +69,7 @@ BUILT_IN_TOOLS = (
 
 
 class OpenCodeHarnessConfig(HarnessConfig):
-    """Which OpenCode runs, how it reaches the sandbox, and what it is told."""
+    """Sets which OpenCode runs, how it reaches the sandbox, and what it is told."""
 
     version: PinnedVersion = DEFAULT_VERSION
     """OpenCode release. Another than the default is checked against the registry's published checksum only."""
@@ -124,7 +124,7 @@ class OpenCodeHarnessConfig(HarnessConfig):
     """Host directory for each rollout's whole OpenCode log, `<trace id>.log`; None keeps only the end on the trace."""
 
     def model_requests(self) -> ModelRequests:
-        """What OpenCode sends to the model endpoint, for the gateway on the path there."""
+        """Return what OpenCode sends to the model endpoint, for the gateway on the path there."""
         providers = _entries(self.opencode_config, "provider")
         models = [model for provider in providers for model in _entries(provider, "models")]
         packages = {_OWN_PACKAGE, *(str(p["npm"]) for p in providers if "npm" in p)}
@@ -146,12 +146,12 @@ class OpenCodeHarnessConfig(HarnessConfig):
         )
 
     def patience(self) -> Patience:
-        """How long OpenCode puts up with a failing endpoint: six sends, in about 70 s, or of 10 minutes each where the
-        endpoint is silent."""
+        """Return how long OpenCode puts up with a failing endpoint: six sends, in about 70 s, or of 10 minutes each
+        where the endpoint is silent."""
         return Patience(sends=6, seconds=min(self.provider_timeout, 3600.0))
 
     def echo_rules(self) -> EchoRules:
-        """What OpenCode makes of its model's answers when it sends them back."""
+        """Return what OpenCode makes of its model's answers when it sends them back."""
         return OpenCodeEcho()
 
     @field_validator("version")

@@ -48,12 +48,12 @@ class OpenCodeEcho:
         return not (sampled.content or sampled.reasoning_content or sampled.tool_calls)
 
     def stands_in(self, echo: Wire) -> bool:
-        """Between a tool's result and what the user says, when the model is named after one of Mistral's: those models
-        take no two in a row. It goes upstream as it is; the trace holds the empty answer."""
+        """Whether it stands between a tool's result and what the user says, when the model is named after one of
+        Mistral's: those models take no two in a row. It goes upstream as it is; the trace holds the empty answer."""
         return echo.keys() <= {"role", "content"} and echo.get("content") == _MISTRALS
 
     def says_once(self, message: AssistantMessage) -> bool:
-        """At an agent's step limit (`steps`) a request ends with an order to stop, which is never sent again."""
+        """Whether it is the order to stop that ends a request at an agent's step limit (`steps`); it is sent once."""
         return (message.content or "").startswith(_STEP_LIMIT)
 
 
@@ -142,7 +142,7 @@ class _OfOneId:
 
 
 def _inputs(arguments: str) -> Iterator[Any]:
-    """What a tool may get for whole arguments: nothing is {}, and what is not an object is wrapped in one."""
+    """Yield what a tool may get for whole arguments: nothing is {}, and what is not an object is wrapped in one."""
     if not arguments.strip(JAVASCRIPT_SPACE):
         yield {}
     with suppress(ValueError):

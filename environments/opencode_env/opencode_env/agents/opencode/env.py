@@ -21,9 +21,9 @@ from opencode_env.user_simulation import SimulatedUsers, UserSimulationConfig
 
 
 def opencode2_tree(version: str) -> NpmTree:
-    """What the sandbox shows of a release of OpenCode 2, for verifiers' own `opencode` harness. That harness installs
-    `@opencode/cli`, a package that brings every build and picks one in an install script. Here only the build for this
-    processor is installed, and a program of ours stands where the harness starts it."""
+    """Return what the sandbox shows of a release of OpenCode 2, for verifiers' own `opencode` harness. That harness
+    installs `@opencode/cli`, a package that brings every build and picks one in an install script. Here only the build
+    for this processor is installed, and a program of ours stands where the harness starts it."""
     build = host_platform().package.replace("opencode-linux", "@opencode/cli-linux")
     programs = {"node_modules/.bin/opencode": program("opencode2.sh")}
     return agent_tree("opencode2", f"{build}@{version}", programs=programs)

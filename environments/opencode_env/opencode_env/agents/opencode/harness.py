@@ -156,7 +156,7 @@ _TIMED_OUT = "The operation timed out."
 
 
 class AgentOutcome(StrEnum):
-    """How a sound run ended."""
+    """Names how a sound run ended."""
 
     COMPLETED = "completed"
     """OpenCode exited by itself after the model's last answer."""
@@ -170,7 +170,7 @@ class AgentOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class SegmentRecord:
-    """What is known of one run of OpenCode."""
+    """Holds what is known of one run of OpenCode."""
 
     exit_code: int
     calls: Sequence[ModelCall]
@@ -182,7 +182,7 @@ class SegmentRecord:
 
 
 def outcome_of(segment: SegmentRecord) -> AgentOutcome:
-    """How a run ended, if that was the policy's doing.
+    """Return how a run ended, if that was the policy's doing.
 
     Raises:
         ProviderError: a model call failed or took too long, and OpenCode did not recover from it.
@@ -219,8 +219,8 @@ def _state(segment: SegmentRecord) -> str:
 
 
 def rollout_metrics(trace: AnyTrace) -> dict[str, float]:
-    """How often the model called each of OpenCode's own tools that it was offered, and how often the history of a
-    conversation changed."""
+    """Return how often the model called each of OpenCode's own tools that it was offered, and how often the history of
+    a conversation changed."""
     counts, offered = tool_counts(trace), {tool.name.lower() for node in trace.nodes for tool in node.tools}
     tools = {f"{tool}_calls": float(counts[tool]) for tool in BUILT_IN_TOOLS if tool in offered}
     return {**tools, "history_forks": history_forks(trace)}

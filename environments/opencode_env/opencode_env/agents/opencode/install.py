@@ -71,7 +71,7 @@ class InstallRecord:
 
 
 class Traffic:
-    """What one process has moved into sandboxes, by where it came from; what could be spared is told once."""
+    """Counts what one process has moved into sandboxes, by where it came from; what could be spared is told once."""
 
     def __init__(self) -> None:
         self._times: Counter[str] = Counter()
@@ -124,7 +124,7 @@ class Download(NamedTuple):
 
 
 def downloads(config: OpenCodeHarnessConfig, platform: Platform, digest: str) -> list[Download]:
-    """What a sandbox downloads (blocking); ripgrep first."""
+    """Return what a sandbox downloads (blocking); ripgrep first."""
     base = (config.mirror or configured_registry()).rstrip("/")
     ripgrep = PINNED[f"{platform.ripgrep_package}@{RIPGREP_VERSION}"].binary_sha256
     return [
@@ -152,7 +152,7 @@ def configured_registry() -> str:
 
 @dataclass(frozen=True)
 class SandboxFacts:
-    """What a sandbox is and has."""
+    """Holds what a sandbox is and has."""
 
     platform: Platform
     ready: tuple[str, ...]

@@ -276,7 +276,7 @@ def take_wait(call: Call, error: Exception) -> Exception:
 
 
 def _seconds(header: tuple[str, str]) -> float:
-    """How long a header of a refusal asks to wait; 0 where it cannot be read."""
+    """Return how long a header of a refusal asks to wait; 0 where it cannot be read."""
     name, value = header
     try:
         return max(0.0, float(value) / (1000 if name == "retry-after-ms" else 1))
@@ -289,8 +289,8 @@ def _seconds(header: tuple[str, str]) -> float:
 
 
 def as_failed_call(call: Call, error: Exception) -> Exception:
-    """What a client says of an answer that is not JSON, and a training client of a request that its renderer has no
-    form for, or an answer without evidence. Changes `unusable`."""
+    """Return what a client says of an answer that is not JSON, and a training client of a request that its renderer has
+    no form for, or an answer without evidence. Changes `unusable`."""
     if isinstance(error, NoJsonError):
         return unusable(call, f"{error}: {quoted(error.text)}")
     if call.trains:

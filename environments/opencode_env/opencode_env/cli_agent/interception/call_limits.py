@@ -95,7 +95,7 @@ class CallSlots(FirstCome):
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for a place."""
+        """Return how many calls wait for a place."""
         return sum(not given.done() for _, given in self._waiting)
 
     async def place(self, until_end: ExitStack) -> bool:
@@ -168,7 +168,7 @@ class CallTally:
 
     @property
     def calls(self) -> int:
-        """How many calls were answered, failed or were refused."""
+        """Return how many calls were answered, failed or were refused."""
         return self.turns + self.errors
 
     def add(self, call: ModelCall, nodes: list[MessageNode]) -> None:
@@ -339,8 +339,8 @@ _BYTES_PER_TOKEN = 40
 
 
 class TraceBytes:
-    """What one rollout's calls leave on its traces, which may hold `size` bytes. What the agent itself says is kept
-    whole, and counted; of what a program of it says, long texts are cut."""
+    """Counts what one rollout's calls leave on its traces, which may hold `size` bytes. What the agent itself says is
+    kept whole, and counted; of what a program of it says, long texts are cut."""
 
     def __init__(self, size: float) -> None:
         self.held = 0

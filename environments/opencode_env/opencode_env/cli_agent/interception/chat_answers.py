@@ -96,7 +96,7 @@ def whole_answer(call: Call, raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def quoted(said: Any) -> str:
-    """What an endpoint said, short enough for an error."""
+    """Return what an endpoint said, short enough for an error."""
     text = said if isinstance(said, str) else to_json(said).decode()
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} [… left out …]"
 

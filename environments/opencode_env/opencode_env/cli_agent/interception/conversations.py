@@ -173,8 +173,8 @@ class Forks:
 
 
 def first_difference(nodes: Sequence[MessageNode], old: Sequence[int], new: Sequence[int]) -> dict[str, Any]:
-    """What makes the second of two paths a branch: number of the message, of the turn whose request held it first
-    (both from 1), its role, and how it differs."""
+    """Return what makes the second of two paths a branch: number of the message, of the turn whose request held it
+    first (both from 1), its role, and how it differs."""
     shared = _shared(old, new)
     before = nodes[old[shared]] if shared < len(old) else None
     after = nodes[new[shared]] if shared < len(new) else None
@@ -184,7 +184,7 @@ def first_difference(nodes: Sequence[MessageNode], old: Sequence[int], new: Sequ
 
 
 def _shared(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many entries, from the first on, are the same."""
+    """Return how many entries, from the first on, are the same."""
     same = (position for position, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(same, min(len(one), len(other)))
 
@@ -207,7 +207,7 @@ def _how(before: MessageNode | None, after: MessageNode | None) -> str:
 
 
 def _parts(message: Message) -> dict[str, str]:
-    """What a message says, by field."""
+    """Return what a message says, by field."""
     if not isinstance(message, AssistantMessage):
         return {"content": message.content if isinstance(message.content, str) else repr(message.content)}
     texts = {"content": message.content or "", "reasoning_content": message.reasoning_content or ""}

@@ -408,5 +408,5 @@ class _Stream(httpx.AsyncByteStream):
 
 @cache
 def _tls() -> SSLContext:
-    """How certificates are checked, as httpx does; reading them takes a moment."""
+    """Return how certificates are checked, as httpx does; reading them takes a moment."""
     return httpx.create_ssl_context()

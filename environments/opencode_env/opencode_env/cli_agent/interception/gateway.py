@@ -51,7 +51,7 @@ _BODIES_HELD = 4
 
 
 class GatewayConfig(BaseConfig):
-    """What one rollout may ask of the path to the model: bounds far above what an agent's own calls amount to."""
+    """Limits what one rollout may ask of the path to the model, far above what an agent's own calls amount to."""
 
     max_body: int = Field(32 * 1024 * 1024, ge=1)
     """Bytes of one request, unpacked; more is answered 413."""
@@ -95,7 +95,7 @@ def error_answer(dialect: Dialect[Any], message: str, status: int) -> web.Respon
 
 
 class KeepsTurns(Protocol):
-    """What keeps a rollout's turns, and continues one (see `opencode_env.cli_agent.turns`)."""
+    """Keeps a rollout's turns, and continues one (see `opencode_env.cli_agent.turns`)."""
 
     def registered(self, gateway: Any) -> None:
         """Take up the gateway of the rollout."""
@@ -184,11 +184,12 @@ class Gateway:
             self.main.trace.info.get(GATEWAY_RECORD, {}).pop(UNUSABLE, None)
 
     def step_keys(self, calls: Sequence[ModelCall]) -> Sequence[str | None]:
-        """For each recorded call the key by which all sends of one call are known; None where it bore none."""
+        """Return for each recorded call the key by which all sends of one call are known; None where it bore none."""
         return [self.keys.get(position) for position in self._positions(calls)]
 
     def waits_of(self, calls: Sequence[ModelCall]) -> Sequence[float]:
-        """For each recorded call the seconds after which it might come again; 0 where the endpoint named none."""
+        """Return for each recorded call the seconds after which it might come again; 0 where the endpoint named
+        none."""
         return [self.waits.get(position, 0.0) for position in self._positions(calls)]
 
     def _positions(self, calls: Sequence[ModelCall]) -> Sequence[int]:

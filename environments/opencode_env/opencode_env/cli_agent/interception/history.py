@@ -338,8 +338,8 @@ class History:
     def _partial_answers(
         self, found: RestoredHistory, messages: Sequence[WireMessage], tools: list[Tool]
     ) -> list[WireMessage]:
-        """What comes next in a request and stands for nothing: parts of an answer that was asked for again, as long
-        as without them more of the request is found."""
+        """Return what comes next in a request and stands for nothing: parts of an answer that was asked for again, as
+        long as without them more of the request is found."""
         if messages[found.taken].get("role") != "assistant" or self._conversation is None:
             return []
         places = (found.end, *self._own_words(found.end))

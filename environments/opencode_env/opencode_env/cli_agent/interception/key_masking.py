@@ -23,8 +23,8 @@ _STRING_END = re.compile(rb'(?:[^"\\]|\\.)*')
 
 
 def keys_of(config: BaseClientConfig) -> frozenset[str]:
-    """What must not reach an agent: the endpoint's key, secret headers and what its URL holds of that kind, every key
-    in this process's environment."""
+    """Return what must not reach an agent: the endpoint's key, secret headers and what its URL holds of that kind,
+    every key in this process's environment."""
     url = httpx.URL(config.base_url)
     named = {**os.environ, **resolve_headers(config), **url.params, "PASSWORD": url.password}
     found = {value.removeprefix("Bearer ") for name, value in named.items() if _SECRET_NAME.search(name.upper())}

@@ -107,7 +107,7 @@ class AgentProgram:
             self._answered.discard(call)
 
     def identify(self, mark: str | None) -> "Caller":
-        """Who makes a call of the rollout that bears this mark, as it arrives."""
+        """Return who makes a call of the rollout that bears this mark, as it arrives."""
         caller = Caller(own=True)
         if self._runs:
             right = self._bears(mark)
@@ -148,13 +148,13 @@ class ProgramLoad:
             span[1] = time.time()
 
     def between(self, start: float, end: float) -> int:
-        """How many requests were at the endpoint at some moment of that time."""
+        """Return how many requests were at the endpoint at some moment of that time."""
         return sum(begun <= end and ended >= start for begun, ended in self._requests)
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a call: the agent's own program, in that run of it, or a program of the agent."""
+    """Tells who makes a call: the agent's own program, in that run of it, or a program of the agent."""
 
     own: bool
     run: int = 0

@@ -58,7 +58,7 @@ _TRANSPORTS = {"chat_completions": CHAT, "responses": RESPONSES, "anthropic_mess
 
 @dataclass(frozen=True)
 class ModelRequests:
-    """What a harness sends to the model endpoint."""
+    """Holds what a harness sends to the model endpoint."""
 
     formats: frozenset[str] = frozenset()
     """Wire formats, as upstream paths; empty = the one of the rollout's first call."""
@@ -85,7 +85,7 @@ def _covered(value: Any, configured: tuple[Any, ...]) -> bool:
 
 
 def model_requests(config: HarnessConfig | None) -> ModelRequests:
-    """What the harness of a configuration sends."""
+    """Return what the harness of a configuration sends."""
     own = getattr(config, "model_requests", None)
     if own is not None:
         found: ModelRequests = own()
@@ -101,7 +101,7 @@ Wire = Mapping[str, Any]
 
 
 class EchoRules(Protocol):
-    """What one agent makes of its model's answers when it sends them back."""
+    """Tells what one agent makes of its model's answers when it sends them back."""
 
     @property
     def conversation_header(self) -> str:
@@ -109,7 +109,8 @@ class EchoRules(Protocol):
 
     @property
     def side_agents(self) -> frozenset[str]:
-        """Who speaks in a conversation with a system prompt and tools of their own, as its calls' keys name them."""
+        """Return who speaks in a conversation with a system prompt and tools of their own, as its calls' keys name
+        them."""
 
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
         """The sampled ids of the echo's calls, in their order there; None when it is not an echo of that answer."""

@@ -290,7 +290,7 @@ def _holds_more_values(raw: bytes, limit: int) -> bool:
 
 
 def _openers(raw: bytes) -> int:
-    """How many commas, brackets and braces stand in bytes: each brings a value at most, outside of strings."""
+    """Return how many commas, brackets and braces stand in bytes: each brings a value at most, outside of strings."""
     found = 0
     for start in range(0, len(raw), _LOOKED_AT):  # what fits into the processor's cache is looked at much faster
         part = np.frombuffer(raw, np.uint8, min(_LOOKED_AT, len(raw) - start), start)
@@ -366,7 +366,7 @@ _NO_NETWORK = NetworkPolicyConfig(allow=[])
 
 
 def _mediated(part: dict[str, Any], dialect: Dialect[Any]) -> list[str]:
-    """What verifiers' own network policy takes out of a part of a request when nothing may be reached."""
+    """Return what verifiers' own network policy takes out of a part of a request when nothing may be reached."""
     try:
         return list(dict.fromkeys(dialect.mediate_external_capabilities(part, _NO_NETWORK)[1]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:

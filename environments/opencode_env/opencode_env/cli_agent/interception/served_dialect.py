@@ -24,7 +24,7 @@ from opencode_env.cli_agent.interception.history import History, RestoredHistory
 
 
 class _Served(Dialect[Any]):
-    """Before a class of dialects: one instance serves one call."""
+    """Stands before a class of dialects: one instance serves one call."""
 
     call: Call
 
@@ -103,7 +103,7 @@ class _ServedChat(_Served, ChatDialect):
         return offered[seat][1]
 
     def _tail(self, restored: RestoredHistory, messages: list[WireMessage], history: History) -> list[Message]:
-        """What is new in the request, typed; a result bears the name that was sampled with its call."""
+        """Return what is new in the request, typed; a result bears the name that was sampled with its call."""
         if not messages:
             return []
         calls = [call_on_wire(call, call.id) for call in history.last_calls(restored)]
@@ -149,7 +149,8 @@ def call_of(dialect: Dialect[Any]) -> Call:
 
 
 def _results(restored: RestoredHistory, messages: list[WireMessage]) -> tuple[list[WireMessage], list[WireMessage]]:
-    """What is new in the request, with the ids of the calls as they were sampled, and as an endpoint gets them."""
+    """Return what is new in the request, with the ids of the calls as they were sampled, and as an endpoint gets
+    them."""
     sampled, sent = list(messages), list(messages)
     for position, message in enumerate(messages):
         if message.get("role") == "assistant":

@@ -23,7 +23,8 @@ _MARK = re.compile(
 
 
 async def spelled_calls(ctx: ModelContext, trace: AnyTrace) -> float | None:
-    """How many calls of a trace were spelled: text of it with a training client, calls of it with a chat endpoint.
+    """Return how many calls of a trace were spelled: text of it with a training client, calls of it with a chat
+    endpoint.
 
     None where nothing tells: a chat endpoint says which tokens it has read in log-probabilities that lack none.
     """

@@ -34,7 +34,7 @@ DEPTH_HEADER = "X-RLM-Depth"
 
 @dataclass(frozen=True)
 class Routing:
-    """What the routing headers of one request say; nothing else decides whose call it is."""
+    """Holds what the routing headers of one request say; nothing else decides whose call it is."""
 
     sub: bool = False
     explicit: bool = False
@@ -43,7 +43,7 @@ class Routing:
 
 
 def read_routing(request: web.BaseRequest) -> Routing:
-    """What the routing headers of a request say.
+    """Return what the routing headers of a request say.
 
     Raises:
         RoleRefused: an unknown role, two roles, or a depth that is not a small whole number.
@@ -129,7 +129,7 @@ _EXAMPLES = 10
 
 @dataclass(frozen=True)
 class SubSettings:
-    """What bounds the sub calls of one rollout."""
+    """Sets what bounds the sub calls of one rollout."""
 
     max_parallel: int = 10
     """Calls at once; more wait in the order in which they came."""

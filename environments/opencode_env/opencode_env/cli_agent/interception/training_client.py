@@ -72,7 +72,7 @@ class _Lenient:
     def parse_response(
         self, token_ids: list[int], *, tools: Sequence[Any] | None = None, prompt_ids: list[int] | None = None
     ) -> ParsedResponse:
-        """What was sampled, with every call as one that goes to the agent."""
+        """Return what was sampled, with every call as one that goes to the agent."""
         try:
             parsed: ParsedResponse = super().parse_response(  # type: ignore[misc]
                 token_ids, tools=tools, prompt_ids=prompt_ids
@@ -85,7 +85,8 @@ class _Lenient:
         return replace(parsed, tool_calls=[_handed_on(call, offered) for call in parsed.tool_calls])
 
     def spelled_calls(self, prompt_ids: list[int], token_ids: list[int], tools: Sequence[Any]) -> int:
-        """How many sound calls more an answer would hold if each mark in its text were the token that it spells."""
+        """Return how many sound calls more an answer would hold if each mark in its text were the token that it
+        spells."""
         stops = self.get_stop_token_ids()  # type: ignore[attr-defined]
 
         def calls(ids: list[int]) -> int:
@@ -104,7 +105,8 @@ class _Lenient:
     def bridge_to_next_turn(
         self, previous_prompt_ids: list[int], previous_completion_ids: list[int], new_messages: Any, **options: Any
     ) -> RenderedTokens | None:
-        """What follows on an answer, behind its own tokens; also on a thought that was ended without being closed."""
+        """Return what follows on an answer, behind its own tokens; also on a thought that was ended without being
+        closed."""
         prompt, said = list(previous_prompt_ids), list(previous_completion_ids)
         bridge = super().bridge_to_next_turn  # type: ignore[misc]
         bridged: RenderedTokens | None = bridge(prompt, said, new_messages, **options)
@@ -171,7 +173,7 @@ def with_lenient_renderer(config: TrainClientConfig) -> TrainClientConfig:
 
 @dataclass(frozen=True)
 class RendererAbilities:
-    """What can be done with a renderer, found by trying it."""
+    """Holds what can be done with a renderer, found by trying it."""
 
     name: str
     continues: bool
@@ -200,7 +202,7 @@ def renderers_of(client: TrainClientConfig, ctx: ModelContext) -> ElasticRendere
 
 
 async def renderer_abilities(ctx: ModelContext) -> RendererAbilities | None:
-    """What the renderer of a training client can do; None for any other client.
+    """Return what the renderer of a training client can do; None for any other client.
 
     Raises:
         ValueError: the renderer cannot be built.

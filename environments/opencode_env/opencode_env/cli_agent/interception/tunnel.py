@@ -222,7 +222,7 @@ class WatchedTunnel:
         return not problem and time.monotonic() - started < _AT_ONCE_S
 
     async def _problem(self, url: str, *, around_proxies: bool = False) -> str:
-        """Why a health check failed; empty when it did not."""
+        """Return why a health check failed; empty when it did not."""
         headers, timeout = {"Authorization": self._bearer}, aiohttp.ClientTimeout(total=_TIMEOUT_S)
         try:
             async with (

@@ -231,7 +231,7 @@ async def ask_models(config: BaseClientConfig, path: str = "/models") -> httpx.R
 
 
 def model_cards(response: httpx.Response) -> list[Mapping[str, Any]]:
-    """What a list of models holds; nothing where it is not one."""
+    """Return what a list of models holds; nothing where it is not one."""
     try:
         found = response.json()
     except ValueError:

@@ -160,7 +160,7 @@ def _own_bytes(place: Path) -> int:
 
 @dataclass(frozen=True)
 class Kind:
-    """What is the same for all turns of a rollout."""
+    """Holds what is the same for all turns of a rollout."""
 
     facts: RolloutFacts
     """What their manifests say of it."""
@@ -397,7 +397,8 @@ class RolloutTurns:
 
 
 def request_digest(body: Mapping[str, Any]) -> str:
-    """What two requests have in common that ask the same, whichever model they ask: SHA-256, in hexadecimal digits."""
+    """Return what two requests have in common that ask the same, whichever model they ask: SHA-256, in hexadecimal
+    digits."""
     return hashlib.sha256(to_json({name: body.get(name) for name in ("messages", "tools")})).hexdigest()
 
 
@@ -456,7 +457,7 @@ def make_folder(folder: Path) -> None:
 
 
 def runtime_kind(runtime: Any, *, confined: bool) -> str:
-    """What a kept turn says of its sandbox; of a container also its image, from which its files differ."""
+    """Return what a kept turn says of its sandbox; of a container also its image, from which its files differ."""
     if isinstance(runtime, SubprocessConfig):
         return CONFINED if confined else "unconfined"
     return f"podman container of {runtime.image}" if is_ours(runtime) else str(runtime.type)

@@ -305,7 +305,7 @@ class ContainerSupervisor(messages.Server):
             time.sleep(_PAUSE_S)
 
     def on_mark(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
-        """What runs now is spared by `on_purge`."""
+        """Spare what runs now from `on_purge`."""
         found = self._table().values()
         self._marked = {(process.pid, process.started) for process in found}
         self._tools = {(process.pid, process.started) for process in found if _is_tool(process.pid)}

@@ -38,7 +38,7 @@ _NO_CORE_BYTES = 1  # 0 would still start the host's core dump handler
 
 
 class CommandLimits:
-    """What every command is bound to, and all that it starts; None: no limit.
+    """Holds what every command is bound to, and all that it starts; None: no limit.
 
     Args:
         processes: of the sandbox's user, threads included.
@@ -307,7 +307,7 @@ class Supervisor(messages.Server):
         return b""
 
     def on_mark(self, identifier: bytes, fields: list[bytes], fds: list[int]) -> bytes:
-        """What runs now is spared by `on_purge`."""
+        """Spare what runs now from `on_purge`."""
         self._marked = {(process.pid, process.started) for process in processes.table().values()}
         return b""
 
