@@ -60,11 +60,12 @@ async def test_a_model_of_the_users_own_plays_the_samples_with_their_options_and
     async with ScriptedModel(SamplesPolicy(success_rate=1.0)) as model:
         url = model.base_url
         own = ["--model", MODEL_ID, "--url", url, "--samples", SAMPLES[1], "--", "--sampling.max-tokens", "77"]
-        done = await asyncio.to_thread(demo, home, *own)
+        done = await asyncio.to_thread(demo, home, *own, env={"PRIME_API_KEY": "meant for others"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(f"model: {MODEL_ID}, at {url}\n")
     assert re.search(rf"^{SAMPLES[1]} +1 +0 +1\.000", done.stdout, re.MULTILINE), done.stdout
     assert {request.body["max_tokens"] for request in model.requests} == {77}
+    assert "meant for others" not in str([request.headers for request in model.requests])
     assert (home.work / done.stdout.splitlines()[-1]).name == "report.html"
 
 

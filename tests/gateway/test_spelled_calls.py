@@ -1,6 +1,7 @@
 """A chat endpoint reads a call in text, whatever tokens it was spelled in: its log-probabilities tell."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,3 +62,21 @@ async def test_a_call_that_was_read_in_ordinary_tokens_is_counted_where_the_endp
         choice = await ask(asking(rollout), stream=True, tools=["bash"])
         assert len(choice["message"].get("tool_calls") or ()) == calls
         assert await spelled_calls(rollout.session.ctx, rollout.main) == told
+
+
+RECORDED = {"token-whole": 0.0, "spelled-whole": 1.0, "spelled-stream": 1.0}
+"""Answers of vLLM 0.32.0 with its parser `hermes` to one prompt, with the tokens of the marks wanted or forbidden."""
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_a_real_engine_reads_a_spelled_call_as_a_call_and_its_answer_tells(
+    answering: Answering, name: str
+) -> None:
+    body = (Path(__file__).parent / "recorded" / f"vllm-0.32.0-{name}.txt").read_bytes()
+    stream = name.endswith("stream")
+    kind = "text/event-stream" if stream else "application/json"
+    async with answering(body=body, kind=kind, whole_asked=not stream) as rollout:
+        choice = await ask(asking(rollout), stream=True, tools=["bash"])
+        (call,) = choice["message"]["tool_calls"]
+        assert call["function"] == {"name": "bash", "arguments": '{"command": "echo ire"}'}
+        assert await spelled_calls(rollout.session.ctx, rollout.main) == RECORDED[name]

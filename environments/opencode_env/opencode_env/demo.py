@@ -34,14 +34,11 @@ examples:
 """
 
 _OWN_MODEL = [
-    "--env.agent.harness.context-window",
-    "auto",
-    "--sampling.max-tokens",
-    "2048",
-    "--env.agent.max-turns",
-    "20",
+    *["--env.agent.harness.context-window", "auto", "--sampling.max-tokens", "2048", "--env.agent.max-turns", "20"],
+    *["--client.api-key-var", "MODEL_API_KEY"],
 ]
-"""Of a model that may be small and slow: answers fit into its window, and no rollout goes on for long."""
+"""Of a model that may be small and slow: answers fit into its window, no rollout goes on for long, and no key that is
+meant for others is sent."""
 
 
 def _parser() -> argparse.ArgumentParser:
