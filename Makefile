@@ -1,5 +1,5 @@
 # Two commands are all a newcomer needs: `make demo` and `make test`. Each sets up what is missing by itself.
-.PHONY: demo test test-failed test-quick test-whole test-next learn test-learn check docs bench image openenv setup setup-docs setup-tests setup-learn lint help
+.PHONY: demo test test-failed test-quick test-whole test-next test-engines learn test-learn check docs bench image openenv setup setup-docs setup-tests setup-learn lint help
 SHELL := /bin/bash
 UV = PATH="$(CURDIR)/.cache/uv/bin:$$PATH" uv
 RUN = $(UV) run --no-sync
@@ -14,6 +14,7 @@ help:
 	@echo "make test-quick  what starts no sandbox, no agent and no Python: after each edit"
 	@echo "make test-whole  the same with sweeps, soaks and thousands of generated conversations: hours"
 	@echo "make test-next  type check and whole rollouts against the newest verifiers, pre-releases included"
+	@echo "make test-engines  ask real engines: vLLM for CPUs with a small model, each ENGINE=version (installs 4 GB, once)"
 	@echo "make learn  train a small policy from nothing on rollouts of real OpenCode (installs torch; ARGS=--help)"
 	@echo "make test-learn  the tests of that trainer"
 	@echo "make check  lint, type check and generated pages: what CI runs before the tests"
@@ -39,6 +40,9 @@ test-whole: setup-tests
 
 test-next: setup-tests
 	@$(RUN) python scripts/test_next.py
+
+test-engines: setup
+	@$(RUN) python -m scripts.engines ask $(ENGINE)
 
 learn: setup-learn
 	@$(RUN) python -m examples.learn $(ARGS)

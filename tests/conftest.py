@@ -26,6 +26,9 @@ from tests.support.user_home import UserHome
 
 pytest_plugins = ["tests.support.tiers", "tests.support.costs", "tests.support.programs"]
 
+# Real engines are asked by `make test-engines`, which says which.
+collect_ignore = [] if os.environ.get("ENGINE") else ["engines"]
+
 NEWEST_OPENENV = "0.10.0"
 
 # What the tests and their programs import is compiled once and not by each process, whatever this machine's environment

@@ -1,0 +1,1 @@
+"""Real engines on this machine's processor, in environments of their own below `.cache/engines`."""
