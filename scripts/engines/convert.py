@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 MARKS = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]
 """Tokens of Qwen3's form that the model was not trained with."""
@@ -11,16 +12,16 @@ MARKS = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "
 def convert(weights: Path, template: Path, directory: Path) -> None:
     """Write model and tokenizer; the rows of the new tokens are the mean of the others, the same on each machine."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
+    import transformers
 
-    disable_progress_bar()
+    library: Any = transformers  # much of it is untyped
+    library.utils.logging.disable_progress_bar()
     options = {"gguf_file": weights.name}
-    tokenizer = AutoTokenizer.from_pretrained(weights.parent, **options)
-    read = AutoModelForCausalLM.from_pretrained(weights.parent, dtype=torch.float32, **options)
+    tokenizer = library.AutoTokenizer.from_pretrained(weights.parent, **options)
+    read = library.AutoModelForCausalLM.from_pretrained(weights.parent, dtype=torch.float32, **options)
     # What was read from such a file cannot be saved; its weights can.
     fields = {key: value for key, value in read.config.to_dict().items() if key != "quantization_config"}
-    model = AutoModelForCausalLM.from_config(type(read.config)(**fields))
+    model = library.AutoModelForCausalLM.from_config(type(read.config)(**fields))
     model.load_state_dict(read.state_dict())
     known = len(tokenizer)
     tokenizer.add_tokens(MARKS)

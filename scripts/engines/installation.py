@@ -12,6 +12,7 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,6 @@ def install(*versions: str) -> Path:
         raise SystemExit(f"engines: chat_template.jinja has the hash {template}, and pins.toml another")
     _part("python", repr(PINS["python"]), _make_python)
     for version in versions:
-        _part(f"vllm-{version}", VERSIONS[version], lambda folder, version=version: _make_vllm(folder, version))
+        _part(f"vllm-{version}", VERSIONS[version], partial(_make_vllm, version=version))
     convert = hashlib.sha256((HERE / "convert.py").read_bytes()).hexdigest()
     return _part("model", repr((PINS["model"], convert)), _make_model)

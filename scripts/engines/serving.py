@@ -12,8 +12,8 @@ from pathlib import Path
 
 from scripts.engines.installation import PLACE, install, python
 
-MODELS = ("smol", "org/main-model", "org/sub-model")
-"""Names that the one model is served under."""
+MODELS = ("smol", "org/main-model", "org/sub-model", "scripted-model")
+"""Names that the one model is served under; the last is what the tests' `vf-eval` asks for."""
 WINDOW = 32_768
 START_S = 600.0
 """Seconds that an engine may take until it answers; 30 to 90 on a quiet machine."""
@@ -22,7 +22,7 @@ START_S = 600.0
 def command(version: str, port: int, *options: str, window: int = WINDOW) -> list[str]:
     """The command line of an engine; `options` are further ones of vLLM's."""
     minor = int(version.split(".")[1])
-    argv = ["nice", str(python()), "-m", "vllm.entrypoints.cli.main", "serve", str(PLACE / "model")]
+    argv = [str(python()), "-m", "vllm.entrypoints.cli.main", "serve", str(PLACE / "model")]
     argv += ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", *MODELS]
     argv += ["--dtype", "bfloat16", "--max-model-len", str(window), "--max-num-seqs", "4", "--enforce-eager"]
     argv += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--logprobs-mode", "processed_logprobs"]
@@ -35,7 +35,7 @@ def environment(version: str) -> dict[str, str]:
         "PYTHONPATH": str(PLACE / f"vllm-{version}"),
         "VLLM_CPU_KVCACHE_SPACE": "2",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": "2",
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2"),
         "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",  # than the model was trained with
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",

@@ -1,6 +1,6 @@
 """Runs of `vf-eval` against a real engine, and what their traces say against what the engine said."""
 
-import json
+import base64
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,13 @@ from tests.engines.recorder import GENERATE, Narrow, Recorder
 from tests.support.rows import write_rows
 from tests.support.token_engine import Call
 from tests.support.user_home import Finished, UserHome
+from tests.training.hostile import PIXEL
 
 ROUNDED = 0.5e-4 + 1e-9
 """How far a saved log-probability may be from the engine's: verifiers keeps four decimals."""
-ANSWER = 160
+PICTURE = f"mkdir -p /app; echo {base64.b64encode(PIXEL).decode()} | base64 -d > /app/pixel.png"
+"""Makes a picture in the sandbox."""
+ANSWER = 96
 """Tokens of an answer, at most."""
 
 
@@ -76,11 +79,14 @@ async def play(
     in tokens."""
     recorder = Recorder(engine.url, engine.tokenizer, narrow)
     dataset = rows if isinstance(rows, Path) else write_rows(home.root / f"{name}.jsonl", rows)
-    left_out = json.dumps([tool for tool in BUILT_IN_TOOLS if tool not in tools])
-    arguments = [env, "--env.taskset.dataset", str(dataset), "--env.agent.harness.disabled-tools", left_out]
-    arguments += ["--env.agent.harness.system-prompt", "You use tools."]
+    left_out = [tool for tool in BUILT_IN_TOOLS if tool not in tools]
+    settings = home.root / f"{name}.toml"
+    settings.write_text(
+        f"[env.agent.harness]\ndisabled_tools = {left_out}\n"
+        'system_prompt = "You use tools."\nsystem_prompt_mode = "replace"\n'
+    )
+    arguments = [env, "@", str(settings), "--env.taskset.dataset", str(dataset), "--sampling.temperature", "1.0"]
     arguments += [] if limit is None else ["--sampling.max-tokens", str(limit)]
-    arguments += ["--env.agent.harness.system-prompt-mode", "replace", "--sampling.temperature", "1.0"]
     async with recorder.serving() as url:
         finished = await home.run(name, url, *arguments, *options)
     assert finished.exit_code == 0, finished.log[-3000:]

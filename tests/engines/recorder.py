@@ -68,9 +68,13 @@ def tool_call(name: str, **arguments: str) -> str:
     return literal(f'<tool_call>\n{{"name": "{name}", "arguments": {{') + inner + literal("}}\n</tool_call>")
 
 
+TEXT = "[A-Z][a-z ]{5,20}[.]"
+"""A short answer."""
+
+
 def bash(command: str = "echo [a-z]{3,9}", **more: str) -> str:
     """A call of `bash` whose command the model chooses within an expression."""
-    return tool_call("bash", command=f'"{command}"', description='"[a-z]{3,9}"', **more)
+    return tool_call("bash", command=f'"{command}"', description='"d"', **more)
 
 
 def lines(conversations: Mapping[str, Sequence[str]]) -> Narrow:

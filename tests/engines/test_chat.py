@@ -5,22 +5,23 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engines.playing import Engine, Run, play, row
-from tests.engines.recorder import CHAT, bash, lines, tool_call
+from tests.engines.playing import PICTURE, Engine, Run, play, row
+from tests.engines.recorder import CHAT, TEXT, bash, lines, tool_call
 from tests.support.user_home import UserHome
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
 
 FULL = bash("head -c 45000 /dev/zero [|] tr '.0' [1-9]")
 SAID = {
-    "row plain:": [bash(), f"{bash()}\n{bash()}", "[A-Z][a-z ]{5,40}[.]"],
-    "row users:": [bash(), "[A-Z][a-z ]{5,40}[.]", bash(), "[A-Z][a-z ]{5,40}[.]"],
-    "row cut:": [bash(), bash("echo [a-z]{1200,1300}"), bash()],
-    "row picture:": [bash("printf P5 > p[.]png"), tool_call("read", filePath='"/app/p[.]png"'), bash()],
-    "row full:": [bash(), FULL, bash()],
+    "row plain:": [bash(), f"{bash()}\n{bash()}", TEXT],
+    "row users:": [bash(), TEXT, bash(), TEXT],
+    "row cut:": [bash(), bash("echo [a-z]{600}"), bash(), TEXT],
+    "row picture:": [tool_call("read", filePath='"/app/pixel[.]png"'), TEXT],
+    "row full:": [bash(), FULL, bash(), TEXT],
 }
 ROWS = [
-    *(row(name) for name in ("plain", "cut", "picture", "full")),
+    *(row(name) for name in ("plain", "cut", "full")),
+    row("picture", setup=PICTURE),
     row("users", user_simulation={"script": ["And now?"]}),
     row("first", question="row first: " + "word " * 40_000),
 ]
@@ -40,9 +41,7 @@ def test_calls_and_texts_arrive(run: Run) -> None:
     streams = [one for one in run.recorder.chats if "row plain:" in str(one.body["messages"])]
     assert {one.content_type for one in streams} == {"text/event-stream"}
     told = [one.events[-1]["usage"] for one in streams]
-    assert [node.usage.completion_tokens for node in trace.nodes if node.sampled] == [
-        usage["completion_tokens"] for usage in told
-    ]
+    assert [call.usage.completion_tokens for call in trace.calls] == [one["completion_tokens"] for one in told]
 
 
 @pytest.mark.engine("chat: log-probabilities")
@@ -67,7 +66,7 @@ def test_a_user_goes_on(run: Run) -> None:
 def test_a_call_that_is_cut_off_is_scored(run: Run) -> None:
     (trace,) = run.traces("cut")
     assert (trace.ok, trace.reward) == (True, 1.0), trace.errors
-    assert "length" in [node.finish_reason for node in trace.nodes if node.sampled]
+    assert "length" in [call.finish_reason for call in trace.calls]
 
 
 @pytest.mark.engine("chat: a picture that a tool reads, a model without vision")
@@ -91,7 +90,7 @@ def test_a_window_that_is_full_later_ends_the_rollout_which_is_scored(run: Run) 
 
 @pytest.mark.engine("chat: an answer's limit beyond the window, `context-window auto`")
 async def test_an_answers_limit_is_fitted_into_the_window(engine: Engine, home: UserHome) -> None:
-    said = {"row wide:": [bash(), "[A-Z][a-z ]{5,40}[.]"]}
+    said = {"row wide:": [bash(), TEXT]}
     auto = ["--env.agent.harness.context-window", "auto"]
     run = await play(engine, home, "wide", [row("wide")], lines(said), *auto, limit=None)
     (trace,) = run.traces("wide")

@@ -6,7 +6,7 @@ import pytest
 from opencode_runs.turns.kept import kept_turns
 
 from tests.engines.playing import Engine, compare, play, row, training
-from tests.engines.recorder import bash, lines
+from tests.engines.recorder import TEXT, bash, lines
 from tests.support.user_home import UserHome
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest
 async def test_trunk_and_branches_train_each_sampled_token_once(
     engine: Engine, home: UserHome, record_property: Callable[[str, object], None]
 ) -> None:
-    kept, said = home.root / "kept", {"row kept:": [bash("echo [a-z]{3,9} >[a-c]"), bash("cat [a-c]"), bash()]}
+    kept, said = home.root / "kept", {"row kept:": [bash("echo [a-z]{3,9} >[a-c]"), bash("cat [a-c]"), bash(), TEXT]}
     keeping = [*training(engine), "--env.turns.keep", str(kept)]
     trunk = await play(engine, home, "trunk", [row("kept")], lines(said), *keeping)
     (trace,) = trunk.traces("kept")

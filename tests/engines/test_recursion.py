@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.engines.playing import Engine, Run, compare, play, row, training
-from tests.engines.recorder import bash, lines, tool_call
+from tests.engines.recorder import TEXT, bash, lines, tool_call
 from tests.support.user_home import UserHome
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
@@ -25,10 +25,11 @@ SAID = {
         bash(),
         tool_call("llm_subcall", prompt='"job three"', files=r"\[\]"),
         agent("job four"),
+        TEXT,
     ],
-    "job one:": [bash(), bash()],
-    "job two:": [bash(timeout=r"[1-9][0-9]{3}\.0"), tool_call("nothing", x='"[a-z]{3}"')],
-    "job four:": [f"{bash()}\n{bash()}"],
+    "job one:": [bash(), bash(), TEXT],
+    "job two:": [bash(timeout=r"[1-9][0-9]{3}\.0"), tool_call("nothing", x='"[a-z]{3}"'), TEXT],
+    "job four:": [f"{bash()}\n{bash()}", TEXT],
 }
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from opencode_runs.trainable.__main__ import main as trainable
 
-from tests.engines.playing import Engine, Run, compare, forced, play, row, training
-from tests.engines.recorder import bash, lines, literal, tool_call
+from tests.engines.playing import PICTURE, Engine, Run, compare, forced, play, row, training
+from tests.engines.recorder import TEXT, bash, lines, literal, tool_call
 from tests.support.user_home import UserHome
 
 pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
@@ -29,16 +29,17 @@ HOSTILE = [
     tool_call("bash", command='"echo [a-z]{3,9}"', command_="[0-9]{20,24}"),
     literal("<tool_call>\n") + "[a-z ]{3,30}" + literal("\n</tool_call>"),
 ]
-CUT = bash("echo [a-z]{1200,1300}")
+CUT = bash("echo [a-z]{600}")
 SAID = {
     "row plain:": PLAIN,
-    "row hostile:": HOSTILE,
-    "row users:": [bash(), "[A-Z][a-z ]{5,40}[.]", bash(), bash(), "[A-Z][a-z ]{5,40}[.]", bash()],
-    "row cut:": [bash(), CUT, bash()],
-    "row picture:": [bash("printf P5 > p[.]png"), tool_call("read", filePath='"/app/p[.]png"'), bash()],
+    "row hostile:": [*HOSTILE, TEXT],
+    "row users:": [bash(), TEXT, bash(), bash(), TEXT, bash(), TEXT],
+    "row cut:": [bash(), CUT, bash(), TEXT],
+    "row picture:": [tool_call("read", filePath='"/app/pixel[.]png"'), TEXT],
 }
 ROWS = [
-    *(row(name) for name in ("plain", "hostile", "cut", "picture")),
+    *(row(name) for name in ("plain", "hostile", "cut")),
+    row("picture", setup=PICTURE),
     row("users", user_simulation={"script": ["And now?", "And then?"]}),
 ]
 
@@ -84,8 +85,7 @@ def test_a_user_goes_on(run: Run) -> None:
 @pytest.mark.engine("training: a call that is cut off")
 def test_a_call_that_is_cut_off_is_told_to_the_agent(run: Run) -> None:
     for trace in traces(run, "cut"):
-        reasons = [node.finish_reason for node in trace.nodes if node.sampled]
-        assert "length" in reasons
+        assert "length" in [call.finish_reason for call in trace.calls]
         assert trace.reward == 1.0
 
 

@@ -38,11 +38,13 @@ async def test_calls_and_usage_of_a_stream_arrive(tmp_path: Path, engine: str) -
     episode = await play(tmp_path, engine, "chat")
     assert episode.ok, (episode.errors, [trace.errors for trace in episode.traces])
     (trace,) = episode.traces
-    answers = [node for node in trace.nodes if node.sampled]
-    assert [len(node.message.tool_calls or ()) for node in answers] == [1, 2, 0]
+    answers = [message for message in trace.messages if message.role == "assistant"]
+    assert [len(message.tool_calls or ()) for message in answers] == [1, 2, 0]
     assert trace.reward == 1.0
     usage = [json.loads(one.text.split("data: ")[-2])["usage"] for one in recorded(engine, "chat")]
-    assert [node.usage.completion_tokens for node in answers] == [one["completion_tokens"] for one in usage]
+    assert [call.usage and call.usage.completion_tokens for call in trace.calls] == [
+        one["completion_tokens"] for one in usage
+    ]
 
 
 @ENGINES
@@ -62,7 +64,7 @@ async def test_a_training_client_takes_the_tokens_and_log_probabilities_that_wer
     (trace,) = (await play(tmp_path, engine, "generate", tokenizer)).traces
     assert trace.ok, trace.errors
     (choice,) = json.loads(recorded(engine, "generate")[0].text)["choices"]
-    sampled = [node for node in trace.nodes if node.sampled][0]
+    sampled = next(node for node in trace.nodes if node.sampled)
     trained = [token for token, own in zip(sampled.token_ids, sampled.mask, strict=True) if own]
     assert trained == choice["token_ids"]
     assert list(sampled.logprobs) == pytest.approx([one["logprob"] for one in choice["logprobs"]["content"]])
