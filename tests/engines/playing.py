@@ -20,6 +20,8 @@ ROUNDED = 0.5e-4 + 1e-9
 """How far a saved log-probability may be from the engine's: verifiers keeps four decimals."""
 PICTURE = f"mkdir -p /app; echo {base64.b64encode(PIXEL).decode()} | base64 -d > /app/pixel.png"
 """Makes a picture in the sandbox."""
+LONGEST = 3600.0
+"""Seconds of a run on a machine that does other work beside it."""
 ANSWER = 96
 """Tokens of an answer, at most."""
 
@@ -88,7 +90,8 @@ async def play(
     arguments = [env, "@", str(settings), "--env.taskset.dataset", str(dataset), "--sampling.temperature", "1.0"]
     arguments += [] if limit is None else ["--sampling.max-tokens", str(limit)]
     async with recorder.serving() as url:
-        finished = await home.run(name, url, *arguments, *options)
+        async with home.running(name, url, *arguments, *options) as evaluation:
+            finished = await evaluation.finish(LONGEST)
     assert finished.exit_code == 0, finished.log[-3000:]
     return Run(finished, recorder)
 

@@ -9,7 +9,7 @@ from tests.engines.playing import PICTURE, Engine, Run, play, row
 from tests.engines.recorder import CHAT, TEXT, bash, lines, tool_call
 from tests.support.user_home import UserHome
 
-pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
 
 FULL = bash("head -c 45000 /dev/zero [|] tr '.0' [1-9]")
 SAID = {

@@ -9,7 +9,7 @@ from tests.engines.playing import Engine, compare, play, row, training
 from tests.engines.recorder import TEXT, bash, lines
 from tests.support.user_home import UserHome
 
-pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
 
 
 @pytest.mark.engine("training: turns that are kept, and branches from them")

@@ -9,7 +9,7 @@ from tests.engines.playing import Engine, Run, compare, play, row, training
 from tests.engines.recorder import TEXT, bash, lines, tool_call
 from tests.support.user_home import UserHome
 
-pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
 
 SUB = "org/sub-model"
 

@@ -11,7 +11,7 @@ from tests.engines.playing import PICTURE, Engine, Run, compare, forced, play, r
 from tests.engines.recorder import TEXT, bash, lines, literal, tool_call
 from tests.support.user_home import UserHome
 
-pytestmark = [pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
 
 Note = Callable[[str, object], None]
 FREE = 0.35
@@ -29,6 +29,7 @@ HOSTILE = [
     tool_call("bash", command='"echo [a-z]{3,9}"', command_="[0-9]{20,24}"),
     literal("<tool_call>\n") + "[a-z ]{3,30}" + literal("\n</tool_call>"),
 ]
+ROLLOUTS = "3"
 CUT = bash("echo [a-z]{600}")
 SAID = {
     "row plain:": PLAIN,
@@ -46,8 +47,8 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def run(engine: Engine, shared_home: UserHome) -> Run:
-    """Three rollouts of each row, four at once."""
-    options = [*training(engine), "-r", "3", "-c", "4"]
+    """Rollouts of each row, four at once."""
+    options = [*training(engine), "-r", ROLLOUTS, "-c", "4"]
     return asyncio.run(play(engine, shared_home, "training", ROWS, lines(SAID), *options, tools=("bash", "read")))
 
 
@@ -73,7 +74,7 @@ def test_a_rollout_is_one_branch(run: Run) -> None:
 def test_rollouts_that_interleave_are_told_apart(run: Run, record_property: Note) -> None:
     assert run.recorder.most_at_once > 1
     record_property("figures", f"{run.recorder.most_at_once} calls at once")
-    assert len(traces(run)) == 3 * len(ROWS)
+    assert len(traces(run)) == int(ROLLOUTS) * len(ROWS)
 
 
 @pytest.mark.engine("training: a user who goes on")
