@@ -41,7 +41,7 @@ def pytest_runtest_makereport(
     figures = "; ".join(str(value) for name, value in item.user_properties if name == "figures")
     answer = f"yes, {figures}" if figures else "yes"
     if call.excinfo is not None:
-        reason = re.sub(r"[\s|]+", " ", str(call.excinfo.value)).strip()[:200]
+        reason = re.sub(r"[\s|]+", " ", call.excinfo.exconly()).strip()[:200]
         answer = f"{'not tried' if report.outcome == 'skipped' else 'no'}: {reason}"
     said[marker.args[0]] = answer
     return report

@@ -89,9 +89,8 @@ async def play(
     )
     arguments = [env, "@", str(settings), "--env.taskset.dataset", str(dataset), "--sampling.temperature", "1.0"]
     arguments += [] if limit is None else ["--sampling.max-tokens", str(limit)]
-    async with recorder.serving() as url:
-        async with home.running(name, url, *arguments, *options) as evaluation:
-            finished = await evaluation.finish(LONGEST)
+    async with recorder.serving() as url, home.running(name, url, *arguments, *options) as evaluation:
+        finished = await evaluation.finish(LONGEST)
     assert finished.exit_code == 0, finished.log[-3000:]
     return Run(finished, recorder)
 
