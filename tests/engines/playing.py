@@ -13,7 +13,7 @@ from opencode_env.agents.opencode.config import BUILT_IN_TOOLS
 from tests.engines.recorder import GENERATE, Narrow, Recorder
 from tests.support.rows import write_rows
 from tests.support.token_engine import Call
-from tests.support.user_home import Finished, UserHome
+from tests.support.user_home import FinishedEvaluation, UserHome
 from tests.training.hostile import PIXEL
 
 ROUNDED = 0.5e-4 + 1e-9
@@ -40,7 +40,7 @@ class Engine:
 class Run:
     """One `vf-eval`, and all that went to the engine and came back."""
 
-    finished: Finished
+    finished: FinishedEvaluation
     recorder: Recorder
 
     def traces(self, name: str) -> list[Any]:
