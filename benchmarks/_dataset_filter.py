@@ -1,7 +1,7 @@
 """What it costs to filter a million rows by difficulty, next to `datasets.Dataset.filter` with a Python lambda.
 
 One Parquet file (question, answer, difficulty) is made in a temporary folder, which is removed. Each side works in a
-process of its own, several times in turn: `ours` decides which rows are kept, `first` goes on to the first task,
+process of its own, several rounds: `ours` decides which rows are kept, `first` goes on to the first task,
 `lambda` is the library on the same rows, already converted to its own format. Imports are not counted: seconds
 start after them, and the memory compared is the peak above what they take (`peak_mb` is the whole process).
 

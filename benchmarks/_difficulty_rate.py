@@ -2,7 +2,7 @@
 
 Two kinds of runs are made in a temporary folder, which is removed: `text`, episodes as `vf-eval` writes them (long
 messages), and `tokens`, episodes with token ids and logprobs as the training client records them. Each side reads
-the whole file from the page cache, one line at a time, in a process of its own, several times in turn; CPU
+the whole file from the page cache, one line at a time, in a process of its own, several rounds; CPU
 time is compared, because other work on the machine does not change it much.
 
     uv run python benchmarks/_difficulty_rate.py [--megabytes 1000] [--json]

@@ -38,7 +38,7 @@ PROGRAMS = (
 
 
 def answers(count: int) -> list[str]:
-    """Different programs, in turn of four kinds."""
+    """Different programs of four kinds that alternate."""
     return [PROGRAMS[number % len(PROGRAMS)].format(n=number) for number in range(count)]
 
 

@@ -1,7 +1,7 @@
 """What our interception adds to a model call ÷ what verifiers' own server adds, on OpenCode's own traffic, in one run.
 
 OpenCode is recorded once: a rollout of 200 turns whose calls are spelled as models spell them and whose results make
-the last request 2 MB. Every request of it is then sent, in turn, straight to the model that answered it, through
+the last request 2 MB. Every request of it is then sent three times: straight to the model that answered it, through
 verifiers' server and through ours (bounds, filters, masked keys, repair of the history, whole streams); each of the
 three is a process of its own. A call's added time is its time minus the median time of the same request straight to the
 model. A rollout's share of the serving thread is not bounded here: replayed without a model's own time, one rollout

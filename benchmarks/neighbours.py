@@ -1,7 +1,7 @@
 """What a hostile rollout costs its neighbours: wall of honest rollouts beside it ÷ beside an honest busy rollout.
 
-One environment with its protections on plays five rollouts of the real OpenCode at once, beside one more: in turns one
-that computes on every core, as a build does, and one that attacks:
+One environment with its protections on plays five rollouts of the real OpenCode at once, beside one more: alternately
+one that computes on every core, as a build does, and one that attacks:
 
   processes     as many computing processes as it gets, each in a session of its own
   memory        3 GiB, filled again whenever they are taken away

@@ -1,7 +1,7 @@
 """What recursion costs a rollout that does not use it: OpenCodeRLMEnv ÷ OpenCodeEnv, same prompts, one run.
 
 Both play the same 3-turn prompt in confined local sandboxes, two at a time, against an instant scripted model; neither
-makes a sub call. The environments take turns, round by round, each in a process of its own; interpreter start, imports
+makes a sub call. The environments alternate, round by round, each in a process of its own; interpreter start, imports
 and one warm-up rollout are outside. CPU is user + system time of everything a contender started.
 
 Run: uv run python benchmarks/rlm_overhead.py [--json] [--rollouts 6] [--rounds 3]

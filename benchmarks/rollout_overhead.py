@@ -116,7 +116,7 @@ def runs_of(name: str, rollouts: int) -> int:
 
 
 async def run_all(names: Sequence[str], count: int, rounds: int, image: str) -> dict[str, Cost]:
-    """Every contender `rounds` times in turn; the costs of the rounds are added up."""
+    """Every contender once in each of `rounds`; the costs of the rounds are added up."""
     total = {name: Cost() for name in names}
     async with model_server(STEPS) as base_url:
         for _ in range(rounds):

@@ -1,7 +1,7 @@
 """Measures scoring of mathematics: on the host in worker processes, and inside live sandboxes.
 
 Host: answers per second of the worker pool, divided by cores times answers per second of one process that runs plain
-math-verify on the same pairs, in turns; how late the event loop is meanwhile; what one hung answer costs.
+math-verify on the same pairs, alternately; how late the event loop is meanwhile; what one hung answer costs.
 Sandbox: seconds from the call of the rubric to the score and CPU of the host per score, with bubblewrap and, where
 there is one, in a podman container whose agent is root (whose answer is verified on the host).
 
@@ -222,7 +222,7 @@ async def sandboxes(scores: int, image: str | None) -> dict[str, object]:
 
 
 async def run(options: argparse.Namespace, image: str | None) -> tuple[dict[str, float], dict[str, object]]:
-    """All measurements, in turn."""
+    """All measurements, one after the other."""
     ratios, detail = await host_throughput(options.answers)
     hang_ratios, hang_detail = await hang_cost(max(500, options.answers // 10))
     return {**ratios, **hang_ratios}, {**detail, **hang_detail, "sandbox": await sandboxes(options.scores, image)}

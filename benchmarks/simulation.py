@@ -1,6 +1,6 @@
 """What a simulated world costs: its server ÷ a bare `mcp` server with the same tool, in one run.
 
-Latency: one MCP client each calls, in turn, the tool of a bare server (the SDK's `MCPServer`, sessionless HTTP with
+Latency: one MCP client each calls, alternately, the tool of a bare server (the SDK's `MCPServer`, sessionless HTTP with
 JSON answers as verifiers serves it, the same lake behind the same signature) and one of 64 worlds of one world server,
 whose ledger goes to this process; servers and clients are processes of their own, as an agent is. The bare server is as
 the SDK makes it, on asyncio's own loop and with its spans. Both are called by the URLs that verifiers signs for shared
@@ -128,7 +128,7 @@ async def posted(session: aiohttp.ClientSession, url: str, number: int, directio
     assert not answer["result"].get("isError"), answer
 
 
-async def call_in_turn(urls: dict[str, list[str]]) -> dict[str, list[float]]:
+async def call_alternately(urls: dict[str, list[str]]) -> dict[str, list[float]]:
     """Seconds of the calls of one client for each URL: all kinds' first, all kinds' second, and so on."""
     source = random.Random(0)
     times: dict[str, list[float]] = {kind: [] for kind in urls}
@@ -250,7 +250,7 @@ def main() -> None:
         serve_bare()
         return
     if options.call:
-        print(json.dumps(asyncio.run(call_in_turn(json.loads(sys.stdin.readline())))), flush=True)
+        print(json.dumps(asyncio.run(call_alternately(json.loads(sys.stdin.readline())))), flush=True)
         return
     if options.weigh:
         weigh_bare()

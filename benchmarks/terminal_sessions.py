@@ -1,6 +1,6 @@
 """Latency of a step of the Terminal-Bench 2 environment, against the sandbox's own `run`.
 
-`exec true` through `Tbench2Environment` and `run(["bash", "-c", "true"])` of a sandbox of the same kind take turns, and
+`exec true` through `Tbench2Environment` and `run(["bash", "-c", "true"])` of a sandbox of the same kind alternate, and
 their medians are compared. The baseline is on the event loop already; the step goes through the environment's thread,
 its state and its log.
 

@@ -21,6 +21,10 @@ RETIRED = {
     r"can be no": "cannot be",
     r"ways? to the (?:model|endpoint)s?": "the path to the model, a call's path",
     r"(?<=\S )(?<!there )(?<!There )(?:is|are) no(?= (?!longer\b))": "is not a …",
+    r"in_turns?|in turns?(?=[,;]|\.(?!\w))|in turn$|tak(?:e|es|en|ing) turns": "one after the other, alternately",
+    r"turns? of the (?:event )?loop": "iteration of the loop",
+    r"(?:waits?|waited|had|has|is|waits? for|waiting for) (?:its|their) turn(?!')": "a place, the rate",
+    r"[Tt]urn(?:s|ed|ing)?(?: [\w'`-]+){1,8} into|[Tt]urn(?:s|ed|ing)? (?:into|off|away)": "make … of",
 }
 """What is retired, as a pattern, and what is said instead."""
 

@@ -74,7 +74,7 @@ class Layer(nn.Module):
 
 
 def rotate(x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
-    """Turn pairs of numbers by an angle that grows with the position: attention then sees distances."""
+    """Rotate pairs of numbers by an angle that grows with the position: attention then sees distances."""
     even, odd = x.chunk(2, dim=-1)
     cosine, sine = turn.cos()[:, None], turn.sin()[:, None]
     return torch.cat((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1)

@@ -20,7 +20,7 @@ _WORDS = {placeholder: rf"(?P<{placeholder}>\w+)" for placeholder in _EMPTY}
 
 @dataclass(frozen=True)
 class Transcript:
-    """A recorded conversation: what the model is given and what it says, in turns."""
+    """A recorded conversation: what the model is given and what it says, turn by turn."""
 
     given: tuple[str, ...]
     said: tuple[str, ...]

@@ -191,7 +191,7 @@ async def test_a_rollout_that_takes_more_than_its_share_waits_by_itself(monkeypa
         assert await attacking == {200}
         assert [is_heavy for is_heavy, _ in charged].count(True) == 3
         assert len(set(charged)) == 2, "each has a budget of its own"
-        # The share of two of them: the last is charged when it has its turn.
+        # The share of two of them: the last is charged when it is served.
         assert 0.1 + 0.1 * (time.monotonic() - began) >= 2 * 5000 * call_limits.SECONDS_PER_ENTRY
 
 

@@ -1,4 +1,4 @@
-"""A call has its turn before it is served, so that a limit holds for any number of calls at once."""
+"""A call reserves its share before it is served, so that a limit holds for any number of calls at once."""
 
 import asyncio
 import json

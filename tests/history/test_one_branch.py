@@ -166,7 +166,7 @@ ROWS: dict[str, list[Reply]] = {
     ],
     "no ids": [says(bash(FINE), bash("{"), bash(FINE), faults=(Fault(kind=FaultKind.NO_TOOL_CALL_ID),))],
     "long names": [says(bash(FINE, name="n" * 70), bash(FINE, name=""), bash(FINE, name="bash.run"))],
-    "pieces in turns": [says(bash(FINE), bash(FINE), text="so", reasoning="hm", mixed=True, null_text=True)],
+    "pieces that alternate": [says(bash(FINE), bash(FINE), text="so", reasoning="hm", mixed=True, null_text=True)],
     "finish reasons": [says(bash(FINE), finish_reason=reason) for reason in ("stop", "length", "function_call")],
 }
 """One conversation each of what generated answers are made of, and what they brought to light."""

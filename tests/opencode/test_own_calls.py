@@ -64,7 +64,7 @@ async def test_a_failed_call_of_a_program_breaks_nothing_and_programs_find_openc
     late = "print(ask('the program\\'s'), ask('the program\\'s', **{'x-agent-mark': 'guessed'}))"
     waits = (
         f"{CALL}\nimport time\nif not os.fork():\n    os.setsid()\n"
-        f"    os.dup2(os.open('/dev/null', os.O_WRONLY), 1); os.dup2(1, 2)\n"  # else its turn waits for it
+        f"    os.dup2(os.open('/dev/null', os.O_WRONLY), 1); os.dup2(1, 2)\n"  # else the tool waits for it
         f"    while not os.path.exists('goes-on'): time.sleep(0.05)\n    {late}\n    open('asked', 'w')"
     )
     goes_on = "touch goes-on; until [ -e asked ]; do sleep 0.1; done"

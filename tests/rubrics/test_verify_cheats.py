@@ -1,4 +1,4 @@
-"""What an agent may do to pass verify commands without the work, or to turn its failure into an error."""
+"""What an agent may do to pass verify commands without the work, or to make an error of its failure."""
 
 import json
 import resource

@@ -72,7 +72,7 @@ async def test_a_stream_brings_calls_in_the_order_of_their_arrivals_and_reasonin
     assert '{"reasoning":"hm"}' in text
 
 
-async def test_a_mixed_stream_brings_every_part_piece_by_piece_in_turns() -> None:
+async def test_a_mixed_stream_brings_every_part_piece_by_piece_alternately() -> None:
     calls = (ToolCall(name="first", id="a", arguments='{"a": 1}'), ToolCall(name="second", id="b", arguments='{"b":2}'))
     reply = Reply(text="text", reasoning="why", tool_calls=calls, mixed=True, null_text=True)
     parser = ChatDialect().stream_parser()

@@ -79,7 +79,7 @@ async def test_the_numbers_of_a_new_client_are_no_repetition(counters: SharedWor
     assert len((await seat.finish()).steps) == 2
 
 
-async def test_parallel_calls_of_one_world_are_taken_in_turn(counters: SharedWorlds) -> None:
+async def test_parallel_calls_of_one_world_are_taken_one_after_the_other(counters: SharedWorlds) -> None:
     seat = await counters.seat()
     await asyncio.gather(*(add(seat.url, 1, number, "add_later") for number in range(12)))
     ledger = await seat.finish()

@@ -110,7 +110,7 @@ def test_what_is_asked_beyond_the_recording_and_what_is_not_asked_is_told() -> N
     assert str(late).startswith("turn 3: the agent asks once more")
 
 
-def test_equal_conversations_of_a_sub_seat_get_their_answers_in_turn() -> None:
+def test_equal_conversations_of_a_sub_seat_get_their_answers_in_order() -> None:
     nodes = [
         {"message": {"role": "user", "content": "Guess."}},
         {"parent": 0, "message": {"role": "assistant", "content": "one"}},

@@ -38,7 +38,7 @@ def first(tmp_path: Path, kept: Path) -> Path:
 
 @pytest.fixture
 def second(tmp_path: Path) -> Path:
-    """Continuations: of turn 2 of t1 with all rewards, of turn 4 with one, which others went on from in turn."""
+    """Continuations: of turn 2 of t1 with all rewards, of turn 4 with one, which others went on from again."""
     lines = [rollout(f"a{reward}", reward, ("t1", 2)) for reward in (0.0, 0.25, 1.0)]
     lines += [rollout("b", 1.0, ("t1", 4)), rollout("c", 1.0, ("t1", 4))]
     lines.append(rollout("other", 0.5, ("t1", 2), same_request=False))

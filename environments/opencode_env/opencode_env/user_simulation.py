@@ -1,6 +1,6 @@
 """Simulated users as a feature of an environment: an agent's rollout with a user on the other side.
 
-The prompt stays the agent's, and is its first turn; the user answers what the agent says until one of them
+The prompt stays the agent's first message; the user answers what the agent says until one of them
 ends it. What fails on the user's side is an error of the rollout, never a score.
 """
 
@@ -132,7 +132,7 @@ class ScriptedUser:
 
 
 class PlayedUser:
-    """A model, in an interaction of its own whose turns are the agent's replies."""
+    """A model, in an interaction of its own whose answers are to the agent's replies."""
 
     def __init__(self, side: Interaction) -> None:
         self.ending = USER_STOP

@@ -70,7 +70,7 @@ class GuardedApplication:
     Args:
         application: OpenEnv's.
         token: what callers must send; None = nothing.
-        max_bytes: the most that one connection may hold here: a request's body, or messages that wait their turn.
+        max_bytes: the most that one connection may hold here: a request's body, or messages that wait to be read.
             All together may hold `ALL` times as much.
     """
 

@@ -1,4 +1,4 @@
-"""One running world: its calls in turn, each step recorded before the agent sees what it did.
+"""One running world: its calls one after the other, each step recorded before the agent sees what it did.
 
 A call is stepped at most once, whoever repeats it and whoever stops waiting for it; a call after the end is refused and
 changes nothing. What a world gave in a wrong type is its failure, named in words for its author, and never read as

@@ -1,7 +1,7 @@
 """Runs one comparison under limits that hold in C code too.
 
 Invariant: past its CPU seconds the process is ended by the kernel, not by an exception that a library could swallow.
-CPU time and not wall-clock time, so that a busy machine never turns a right answer into a wrong one.
+CPU time and not wall-clock time, so that a busy machine never makes a right answer a wrong one.
 """
 
 import os

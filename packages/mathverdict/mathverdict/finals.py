@@ -84,7 +84,7 @@ _AT_FIRST = re.compile(
     r"first,? (?:i|we) (?:got|get|obtained|thought|found|had))\b[^.\n]*$",
     re.IGNORECASE,
 )
-_TURN = re.compile(
+_CHANGE_OF_MIND = re.compile(
     r"\b(?:but|however|yet|corrected|correcting|rechecking|on checking|second|actually)\b", re.IGNORECASE
 )
 _FAULT = re.compile(
@@ -392,7 +392,7 @@ def correction(text: str, corrected: str) -> str:
 
 def supersedes(before: str, between: str) -> bool:
     """Whether an answer behind `before` was only a first attempt, or wrong, by what stands between it and the next."""
-    first = _AT_FIRST.search(before[-300:]) is not None and _TURN.search(between[:_MOST]) is not None
+    first = _AT_FIRST.search(before[-300:]) is not None and _CHANGE_OF_MIND.search(between[:_MOST]) is not None
     return first or _FAULT.search(between[:_MOST]) is not None
 
 

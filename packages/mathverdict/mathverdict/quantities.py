@@ -141,7 +141,7 @@ _TRAILING = re.compile(
 _OF = re.compile(r"^(?:of (?:the|an?|all|his|her|their|its)(?: (?:the|whole|entire|total))?) ")
 Equal = Callable[[str, str], bool]
 _DIRECTIONS = frozenset({"increase", "decrease", "profit", "loss", "gain", "drop", "discount"})
-_FULL_TURN = 7
+_FULL_CIRCLE = 7
 """Above 2π a bare reference for an angle is in degrees."""
 
 
@@ -242,8 +242,8 @@ def same_quantity(gold: Quantity, given: Quantity, equal: Equal) -> bool:
         return same_number(wanted, converted) if wanted else equal(gold.figure, str(converted.value))
     # A multiple of π without a unit, beside degrees, is in radians.
     if {side.unit or ("rad" if r"\pi" in side.figure else "") for side in (gold, given)} == {"degree", "rad"}:
-        turn = r"\frac{180}{\pi}" if gold.unit == "degree" else r"\frac{\pi}{180}"
-        return equal(gold.figure, rf"({given.figure})\cdot {turn}")
+        factor = r"\frac{180}{\pi}" if gold.unit == "degree" else r"\frac{\pi}{180}"
+        return equal(gold.figure, rf"({given.figure})\cdot {factor}")
     return _same_unit(gold, given) and equal(gold.figure, given.figure)
 
 
@@ -255,7 +255,7 @@ def _same_unit(gold: Quantity, given: Quantity) -> bool:
         return gold.unit == given.unit
     if given.unit == "degree":
         value = real_number(gold.figure)
-        return value is not None and bool(value > _FULL_TURN)
+        return value is not None and bool(value > _FULL_CIRCLE)
     # Like a percent sign, cents make the figure a hundredth.
     return given.known and given.unit != "cent"
 

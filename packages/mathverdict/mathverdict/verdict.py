@@ -409,11 +409,11 @@ def _same_structure(form: Structure, other: Structure, depth: int) -> bool:
         named = (len(names) == len(form.elements) > 1 and not given) or (several and not names)
         if form.kind in {"{}", "list"} and not named:
             return _same_elements(form, other, depth)
-        return _ordered(_in_turn(form), _in_turn(other), depth)
-    return kinds == {"()", "list"} and _ordered(_in_turn(form), _in_turn(other), depth)
+        return _ordered(_in_order(form), _in_order(other), depth)
+    return kinds == {"()", "list"} and _ordered(_in_order(form), _in_order(other), depth)
 
 
-def _in_turn(form: Structure) -> tuple[str, ...]:
+def _in_order(form: Structure) -> tuple[str, ...]:
     """The elements; those that assign letters which follow each other, in the order of these."""
     letters = "".join(sorted(_names(form)))
     following = 1 < len(form.elements) == len(letters) and letters in "abcdefghijklmnopqrstuvwxyz"
@@ -464,7 +464,7 @@ def _same_vector(form: Structure, other: Structure, depth: int) -> bool:
     if vector.kind not in {"()", "[]", "list"} or not (len(rows) == 1 or all(len(row) == 1 for row in rows)):
         return False
     cells = [cell for row in rows for cell in row]
-    left, right = (cells, _in_turn(vector)) if matrix is form else (_in_turn(vector), cells)
+    left, right = (cells, _in_order(vector)) if matrix is form else (_in_order(vector), cells)
     return _ordered(left, right, depth)
 
 

@@ -26,7 +26,7 @@ OK, INTERRUPTED = 0, 130
 
 Number = TypeVar("Number", int, float)
 _CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
-"""What begins an escape sequence, goes back over a line or turns text around; not tabs and ends of lines."""
+"""What begins an escape sequence, goes back over a line or reverses text; not tabs and ends of lines."""
 
 
 def printable(text: str) -> str:

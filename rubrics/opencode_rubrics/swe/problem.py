@@ -1,4 +1,4 @@
-"""One software engineering task as every dataset's rows are turned into it (the field `swe` of a task's data), and what
+"""One software engineering task as every dataset's rows become it (the field `swe` of a task's data), and what
 makes its work directory ready.
 
 Invariant: when the agent starts, no object of the repository is there that the checked-out commit does not lead to, and

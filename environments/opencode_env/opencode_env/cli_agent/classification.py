@@ -6,7 +6,7 @@ program of the agent's exists, and a failure is the infrastructure's: a model ca
 not recover from is raised as the error of the boundary that broke. The agent's exit code tells nothing: many exit 0
 after either.
 
-A policy that could turn a bad rollout into an error would be sampled anew for free. So once a program of the agent's
+A policy that could make a bad rollout an error would be sampled anew for free. So once a program of the agent's
 can have run, a failure is the infrastructure's only on evidence that nothing in the sandbox can make: what our server
 saw the endpoint do to calls of the agent's own program, which that program has sent again as often as it does by
 itself; what a runtime's own API says of a lost sandbox; what the probe of a tunnel says. Whatever else ends a run then
@@ -495,7 +495,7 @@ def require_scorable(trace: AnyTrace) -> None:
 
 
 def fail_stage_timeout(trace: AnyTrace) -> None:
-    """Turn an expired setup, finalize or scoring deadline, which verifiers records as a clean stop, into an error. Only
+    """Make an error of an expired setup, finalize or scoring deadline, which verifiers records as a clean stop. Only
     the agent's own time limit is the policy's doing."""
     stage = (trace.stop_condition or "").removesuffix("_timeout")
     if not trace.ok or stage not in _STAGES or not trace.is_timeout:

@@ -37,7 +37,7 @@ def text(row: Row, key: str) -> str | None:
 
 
 def scalar_text(row: Row, key: str) -> str | None:
-    """A text or number cell as text. 7.0 becomes "7": a table with gaps turns whole numbers into floats, and that is
+    """A text or number cell as text. 7.0 becomes "7": a table with gaps makes floats of whole numbers, and that is
     not another answer."""
     value = row.cell(key)
     if value is None or isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Turns a folder of task directories into rows.
+"""Makes rows of a folder of task directories.
 
 What of a task directory is hidden from the agent (`tests/`, `solution/`) is never in what is built or put
 into its sandbox before it scores; `solution/` is not read at all. No path leaves the task directory.

@@ -1,4 +1,4 @@
-"""Turns rows into task data, by the table of columns.
+"""Makes task data of rows, by the table of columns.
 
 A row either becomes complete task data or raises `DatasetError` with file, row and column;
 nothing is guessed and no column is lost: what has no meaning of its own is kept under `info`.

@@ -371,6 +371,6 @@ def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
 
 
 def _stretches(mask: list[bool]) -> list[int]:
-    """Return how many tokens in a row do not train, then do, and so on in turn."""
+    """Return how many tokens in a row do not train, then do, and so on."""
     found = [len(list(same)) for _, same in itertools.groupby(mask)]
     return [0, *found] if mask and mask[0] else found

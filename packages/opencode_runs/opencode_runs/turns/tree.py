@@ -104,7 +104,7 @@ class TurnValue(BaseModel):
     low: float | None
     high: float | None
     continuations: list["RolloutValues"]
-    """The continuations from which others went on in turn."""
+    """The continuations from which others went on."""
 
 
 class RolloutValues(BaseModel):

@@ -39,7 +39,7 @@ _LENGTH_BYTES = 8
 _MAX_REQUEST_BYTES = 32 << 20
 _AT_ONCE = 4
 _WAITING = 64
-"""Programs that run or wait at once; a further one is turned away: each is a connection of this process's."""
+"""Programs that run or wait at once; a further one is refused: each is a connection of this process's."""
 _END_TIMEOUT_S = 5.0
 _START = 'cd -- "$1" 2>/dev/null || cd -- "$2" || exit 125; shift 2; exec "$@"'
 _EXECUTABLE = 'chmod u+x -- * && exec "$@"'

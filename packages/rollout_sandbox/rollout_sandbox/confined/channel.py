@@ -111,7 +111,7 @@ class Channel:
                 if time.monotonic() > deadline:
                     raise
             except asyncio.CancelledError:
-                # The reply may have come in the same turn of the loop as the cancellation.
+                # The reply may have come in the same iteration of the loop as the cancellation.
                 if future.done() and not future.cancelled() and future.exception() is None:
                     _close_all(future.result().fds)
                 raise

@@ -75,7 +75,7 @@ class ConfinedCommands:
         settings = [f"{name}={value}" for name, value in {**self._environment, **env}.items()]
         return ["spawn", "alone" if self._alone else "", log, str(len(argv)), *argv, *settings]
 
-    async def _turn(self) -> Channel:
+    async def _free_channel(self) -> Channel:
         """The channel to process 1, once nobody else holds this sandbox's processes."""
         channel = self._sandbox.channel
         if not self._alone:
@@ -112,7 +112,7 @@ class ConfinedCommands:
 
     async def run(self, argv: list[str], env: Mapping[str, str]) -> ProgramResult:
         """Run a command to its end; cancelling ends its whole tree before the cancellation goes on."""
-        channel = await self._turn()
+        channel = await self._free_channel()
         (out, out_inside), (err, err_inside) = pipes(2)
         readers = PipeReader(out), PipeReader(err)
         try:
@@ -131,12 +131,12 @@ class ConfinedCommands:
                 reader.close()
 
     async def open(self, argv: list[str], env: Mapping[str, str]) -> ConfinedProcess:
-        process = ConfinedProcess(await self._turn(), *self._request(argv, env))
+        process = ConfinedProcess(await self._free_channel(), *self._request(argv, env))
         self._processes.append(process)
         return process
 
     async def background(self, argv: list[str], env: Mapping[str, str], log: str) -> None:
-        (await self._turn()).submit(*self._request(argv, env, log))
+        (await self._free_channel()).submit(*self._request(argv, env, log))
 
     async def relieve(self, commands_too: bool) -> int:
         """Kill what the running commands have started, or them as well; returns how many processes that were.

@@ -177,9 +177,9 @@ async def test_a_command_cancelled_while_it_starts_does_not_run_on(subject: Subj
     """Shield the start, then end what it started."""
     seconds = unused_seconds()
     async with subject.box() as box:
-        for turns, delay in (*((turns, 0.0) for turns in range(6)), *((1, delay) for delay in _DELAYS_S)):
+        for waits, delay in (*((waits, 0.0) for waits in range(6)), *((1, delay) for delay in _DELAYS_S)):
             task = asyncio.ensure_future(box.run(["sleep", seconds], {}))
-            for _ in range(turns):
+            for _ in range(waits):
                 await asyncio.sleep(delay)
             task.cancel()
             await asyncio.wait([task])

@@ -1,4 +1,4 @@
-"""When a rollout may ask Prime for its sandbox (there is a place, and it is its turn), and the client that asks.
+"""When a rollout may ask Prime for its sandbox (there is a place, and the rate allows it), and the client that asks.
 
 What a rollout's own sandbox waits for here, no deadline counts. A second one, which scoring asks for, waits for the
 creation rate within the time for scoring, and for no place.
@@ -35,7 +35,7 @@ logger = logging.getLogger("verifiers.v1.rollout_sandbox.prime")
 _WORTH_SAYING_S = 1.0
 _WORDS = {
     "place": "a place (--env.prime.max_sandboxes)",
-    "rate": "its turn (--env.agent.runtime.creates_per_min)",
+    "rate": "the creation rate (--env.agent.runtime.creates_per_min)",
     "refused": "the platform, which refused to create it for now (429)",
 }
 

@@ -282,7 +282,7 @@ class PrimeSandboxBackend(PrimeBackend):
     def __init__(
         self, config: PrimeConfig, lifetime: int, record: StartRecord | None = None, name: str | None = None
     ) -> None:
-        super().__init__(config.model_copy(update={"creates_per_min": None}), name)  # it has had its turn
+        super().__init__(config.model_copy(update={"creates_per_min": None}), name)  # it has waited for that already
         self.record = StartRecord() if record is None else record
         self.ownership = Ownership(self.name, lifetime)
         self._keeping_alive: asyncio.Task[None] | None = None
@@ -445,7 +445,7 @@ def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[N
 async def provision_prime(
     config: PrimeConfig, lifetime: int, env: Mapping[str, str] | None = None, record: StartRecord | None = None
 ) -> AsyncIterator[PrimeSandbox]:
-    """Have a Prime sandbox and delete it on exit, whatever happens; `record` is the turn of its rollout, the rest as of
+    """Have a Prime sandbox and delete it on exit, whatever happens; `record` is its rollout's start, the rest as of
     `PrimeSandboxBackend`."""
     record = await waited_place(config, record)
     async with provisioned(PrimeSandboxBackend(config, lifetime, record), env) as box:

@@ -69,7 +69,7 @@ def segment_prompt(prompt: str | Sequence[Message]) -> SegmentPrompt:
         else:
             raise ValueError(
                 f"OpenCode cannot be handed a prior {message.role!r} message: give it user and system messages "
-                "only, and play further user turns through agent.interaction()"
+                "only, and send further messages of the user through agent.interaction()"
             )
     text = "\n\n".join(texts)
     if not text.strip():

@@ -51,7 +51,7 @@ HEADERS = {
     RESPONSES: frozenset({"openai-beta"}),
     MESSAGES: frozenset({"anthropic-beta", "anthropic-version"}),
 }
-"""Headers that turn a wire format's features on, by wire format."""
+"""Headers that ask for a wire format's features, by wire format."""
 
 _TRANSPORTS = {"chat_completions": CHAT, "responses": RESPONSES, "anthropic_messages": MESSAGES}
 

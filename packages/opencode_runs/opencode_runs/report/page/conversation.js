@@ -159,8 +159,8 @@ function tokens(node, kept) {
       h("span", { class: "token trained", style: shade(value), title: `log-probability ${value}` }, kept.tokens ? String(kept.tokens[i] ?? "") : String(i))));
   }
   const texts = kept && kept.tokens && kept.tokens.length === node.trained ? kept.tokens : null;
-  // How many in a row do not train, then do, in turn.
-  const mask = node.mask.flatMap((length, turn) => Array(length).fill(turn % 2 === 1));
+  // How many in a row do not train, then do, and so on.
+  const mask = node.mask.flatMap((length, number) => Array(length).fill(number % 2 === 1));
   let sampled = 0;
   return h("div", { class: texts ? "tokenline" : "tokenline ids" }, node.tokens.slice(0, 4000).map((id, i) => {
     if (!mask[i]) return h("span", { class: "token", title: "context: does not train" }, `${id}${texts ? " " : ""}`);

@@ -63,7 +63,7 @@ function fill(element, attributes, children) {
 const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-// Marks that turn the direction of text, and control characters, are shown as what they are.
+// Marks that change the direction of text, and control characters, are shown as what they are.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2028\u2029\u2060-\u2069\ufeff]/;
 const HIDDEN_ALL = new RegExp(HIDDEN.source, "g");
 const visible = (text) =>

@@ -29,10 +29,10 @@ async function view() {
 
 let latest = 0;
 async function show() {
-  const turn = ++latest;
+  const request = ++latest;
   const focused = document.activeElement?.id;
   const [tab, content] = await view();
-  if (turn !== latest) return;
+  if (request !== latest) return;
   const main = document.getElementById("main");
   main.replaceChildren(...[content].flat(Infinity).filter((part) => part instanceof Node));
   const tabs = [["", "Overview", "#/"], ["rollouts", "Rollouts", "#/rollouts"], ["time", "Over time", "#/time"], ["keys", "Shortcuts", "#/keys"]];

@@ -166,7 +166,7 @@ function overview(chosen) {
   ];
 }
 
-// A rollout that others went on from: the value of each of its turns, and what went on from those in turn.
+// A rollout that others went on from: the value of each of its turns, and what went on from those.
 function turnTree(one) {
   const row = index.rows.find((other) => other.id === one.trace_id);
   const name = `${short(String(one.task || one.trace_id), 70)} · ${one.reward === null ? "no reward" : `reward ${fixed(one.reward, 2)}`}`;

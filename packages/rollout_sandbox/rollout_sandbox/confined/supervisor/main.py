@@ -144,7 +144,7 @@ def _become(
     alone: bool,
     tell: int,
 ) -> NoReturn:
-    """Turn this fork of process 1 into the command; what fails is told, as `STAGE errno`."""
+    """Become the command, in a fork of process 1; what fails is told, as `STAGE errno`."""
     stage = b"limits"
     try:
         limits.impose(alone)
