@@ -45,10 +45,12 @@ FLOORS = {
     "opencode_env.scripted_model": {"opencode_env.samples"},
     "opencode_env.samples": set[str](),
     "opencode_env.taskset": {"opencode_env.samples"},
-    "opencode_env.tool_backends": {"opencode_env.cli_agent"},
-    "opencode_env.user_simulation": {"opencode_env.cli_agent"},
+    "opencode_env.kept_turns": {"opencode_env.cli_agent"},
+    "opencode_env.tool_backends": {"opencode_env.cli_agent", "opencode_env.listed_tools"},
+    "opencode_env.user_simulation": {"opencode_env.cli_agent", "opencode_env.asked_user"},
     "opencode_env.agents.opencode": {
-        f"opencode_env.{name}" for name in ("cli_agent", "agents.named", "tool_backends", "user_simulation")
+        f"opencode_env.{name}"
+        for name in ("cli_agent", "agents.named", "kept_turns", "tool_backends", "user_simulation")
     },
     "opencode_runs.console_command": set[str](),
     "opencode_runs.progress": set[str](),

@@ -3,6 +3,8 @@ what ended it, and one that is not tried again by itself unless it may pass."""
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.classification import EndedRun, classify, is_context_overflow, require_scorable
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, LAST_REFUSED
 from opencode_env.cli_agent.outcomes import NO_ANSWER, RunOutcome, all_outcomes, retries_of_outcomes
-from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.rollout import PlayedBefore, rollout_of
 from opencode_env.cli_agent.runaway import NOT_STARTED
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.scripted_model import Reply, Usage
@@ -245,20 +247,14 @@ def test_every_scored_row_is_decided_here() -> None:
     assert scored - SCORED_WITHOUT_AN_ANSWER.keys() == of_scoring
 
 
-async def test_what_a_kept_turn_answered_does_not_count_and_what_a_resumed_rollout_did_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Kept:
-        seeded, resumed = 1, False
-
-    kept: Any = Kept()
+async def test_what_was_answered_before_does_not_count_and_what_a_resumed_rollout_did_does() -> None:
     trace = trace_of(vf.TaskData(idx=0, prompt="x"))
     trace.nodes.append(MessageNode(message=AssistantMessage(content="earlier"), sampled=True))
     _overflow(trace)
     rollout = rollout_of(trace)
-    monkeypatch.setattr(type(rollout), "continued", property(lambda self: kept))
+    rollout.before = PlayedBefore(Path(), "", 0.0, nodes=1, calls=0, resumed=False)
     with pytest.raises(RolloutError, match=NO_ANSWER):
         await classify(EndedRun(rollout, trace, None))
-    kept.resumed = True
+    rollout.before = replace(rollout.before, resumed=True)
     await classify(EndedRun(rollout, trace, None))
     assert trace.stop_condition == "max_total_tokens"

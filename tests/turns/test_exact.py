@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.cli_agent.turns.continued import Continued
+from opencode_env.kept_turns.continued import Continued
 from opencode_rlm.env import OpenCodeRLMEnv, OpenCodeRLMEnvConfig
 from opencode_runs.turns.kept import kept_turns
 

@@ -15,14 +15,15 @@ import pytest
 from opencode_env import user_simulation
 from opencode_env.agents.opencode.config import OpenCodeHarnessConfig
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
-from opencode_env.cli_agent.guard import GuardedHarness
-from opencode_env.cli_agent.interception.request_steps import keep_turn
-from opencode_env.cli_agent.rollout import Rollout
+from opencode_env.cli_agent.guard import GuardedHarness, guarded_task
+from opencode_env.cli_agent.interception.gateway import Call
+from opencode_env.cli_agent.interception.own_calls import Caller
+from opencode_env.cli_agent.rollout import PlayedBefore, Rollout
 from opencode_env.cli_agent.runaway import NOT_STARTED
 from opencode_env.cli_agent.traces import AGENT_RECORD
-from opencode_env.cli_agent.turns import keeping
-from opencode_env.cli_agent.turns.continued import Continued, SeededNode, mask
-from opencode_env.cli_agent.turns.keeping import (
+from opencode_env.kept_turns import keeping
+from opencode_env.kept_turns.continued import Continued, SeededNode, mask
+from opencode_env.kept_turns.keeping import (
     DiskUse,
     Kind,
     RolloutTurns,
@@ -34,9 +35,10 @@ from opencode_env.cli_agent.turns.keeping import (
     require_keepable,
 )
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
-from opencode_env.taskset.data import OpenCodeTaskData
+from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskData
 from opencode_env.user_simulation import SimulatedUsers
-from opencode_runs.turns.kept import ENDED, FILES, LOCK, TRACE, RolloutFacts, TurnRow, kept_turns
+from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, TRACE, RolloutFacts, TurnRow, kept_turns
+from opencode_simulation.task import SimulationTask, SimulationTaskConfig, SimulationTaskData
 from pydantic import ValidationError
 from rollout_sandbox.confined import LocalSandboxConfig
 from rollout_sandbox.confined.runtime import ConfinedRuntime, provision_confined
@@ -46,6 +48,7 @@ from rollout_sandbox.interface import KeptFiles, SandboxAbilities
 from rollout_sandbox.toolbox.kept_files import FILE_BYTES, INDEX
 from rollout_sandbox.toolbox.scoring import attach
 from verifiers.v1 import AgentConfig, SamplingConfig
+from verifiers.v1.dialects import ChatDialect
 from verifiers.v1.errors import EnvError, HarnessError, TaskError
 from verifiers.v1.runtimes import DockerConfig, PrimeConfig, SubprocessConfig
 from verifiers.v1.serve.delta import pack
@@ -106,8 +109,7 @@ async def test_what_holds_state_outside_the_sandbox_is_an_obstacle_by_name(
     trace: Any = SimpleNamespace(info={})
     rollout = Rollout()
     attach(rollout, trace)
-    rollout.turns = RolloutTurns(KIND, TurnsConfig(), DiskUse(tmp_path, None))
-    rollout.brought_back = frozenset({"lake"})
+    turns = RolloutTurns(replace(KIND, brought_back=frozenset({"lake"})), TurnsConfig(), DiskUse(tmp_path, None))
     nothing = ("harness", "ctx", "runtime", "endpoint", "secret", "mcp_urls", "data", "tool_interception_url")
     inner: Any = SimpleNamespace(trace=trace, **dict.fromkeys(nothing))
 
@@ -120,10 +122,10 @@ async def test_what_holds_state_outside_the_sandbox_is_an_obstacle_by_name(
         ({"lake": "http://a"}, None),
         ({"lake": "http://a", "notes": "http://b", "calendar": "http://c"}, "calendar, notes"),
     ):
+        inner.mcp_urls = servers
         await GuardedHarness.session(harness, None, trace, None, "", "", servers, None)  # type: ignore[arg-type]
         said = obstacle and f"tool servers hold what is not a file of the sandbox: {obstacle}"
-        assert rollout.turns.obstacle == said
-    rollout.turns = RolloutTurns(KIND, TurnsConfig(), DiskUse(tmp_path, None))
+        assert turns._obstacle(trace) == said
     task: Any = SimpleNamespace(data=SimpleNamespace(user_simulation={"script": ["Go on."]}))
 
     async def conversed(*_: Any) -> None:
@@ -132,7 +134,23 @@ async def test_what_holds_state_outside_the_sandbox_is_an_obstacle_by_name(
     monkeypatch.setattr(user_simulation, "converse", conversed)
     user: Any = SimpleNamespace(_options=None, _seat=None)
     await SimulatedUsers.run(user, task, agents=None, box=None, rollout=rollout, run=None)  # type: ignore[arg-type]
-    assert rollout.turns.obstacle == "a simulated user holds what is not a file of the sandbox"
+    assert turns._obstacle(trace) == "a simulated user holds what is not a file of the sandbox"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "config"),
+    [
+        (OpenCodeTask, OpenCodeTaskData, OpenCodeTaskConfig),
+        (SimulationTask, SimulationTaskData, SimulationTaskConfig),
+    ],
+)
+def test_a_row_that_names_a_turn_is_not_played_from_its_beginning(kind: Any, data: Any, config: Any) -> None:
+    turn = TurnRow(kept_turn="/kept/t1/0003", digest="d" * 64)
+    guarded_task(kind(data(idx=0, prompt="Go."), config()))
+    task = kind(data(idx=0, prompt="Go.", kept_turn=turn), config())
+    guarded_task(task, continued=True)
+    with pytest.raises(TaskError, match="goes on in the middle of a rollout, and this environment cannot"):
+        guarded_task(task)
 
 
 def test_a_row_whose_folder_is_not_seen_here_is_refused_with_the_path(tmp_path: Path) -> None:
@@ -281,26 +299,28 @@ async def test_a_turn_is_kept_whole_of_the_agents_own_calls_alone_and_only_where
     gateway: Any = SimpleNamespace(
         fixed_prompts=SimpleNamespace(first="ses_1"), echoes=SimpleNamespace(side_agents=()), histories={}, side=None
     )
-    gateway.main, gateway.turns, gateway.open = SimpleNamespace(trace=trace), turns, 1
+    gateway.main, gateway.open = SimpleNamespace(trace=trace), 1
     await turns.provide(box)  # type: ignore[arg-type]
-    turns.begin(trace)
+    turns.begun(trace, None)
 
-    async def asked(turn: int, *, own: bool = True, text: str = "Go.") -> Any:
+    async def asked(turn: int, *, own: bool = True, text: str = "Go.") -> bool:
+        """Whether the answer of such a call is noted."""
         trace.num_turns = turn - 1
-        call: Any = SimpleNamespace(
-            gateway=gateway, is_main=True, caller=SimpleNamespace(own=own), key=None, keeping=None
-        )
-        call.conversation, call.body, call.answer_place = "ses_1", {"messages": [text]}, None
-        keep_turn(call)
-        if call.keeping is not None:
-            await call.keeping
-        return call.answer_place
+        caller, body = Caller(own=own), {"messages": [text]}
+        call = Call(None, ChatDialect(), gateway, caller, "ses_1", body=body)  # type: ignore[arg-type]
+        turns.keep_turn(call)
+        call.events = [text.encode()]
+        for awaited in call.before_answer:
+            await awaited()
+        note = tmp_path / "t1" / f"{turn:04d}" / ANSWER
+        noted = note.exists()
+        note.unlink(missing_ok=True)
+        return noted
 
     try:
-        assert await asked(1, own=False) is None
+        assert not await asked(1, own=False)
         place = tmp_path / "t1" / "0001"
-        assert await asked(1) == place
-        assert (await asked(1), await asked(1, text="Stop.")) == (place, None)
+        assert [await asked(1), await asked(1), await asked(1, text="Stop.")] == [True, True, False]
         box.full = True
         await asked(2)
         box.full = False
@@ -308,7 +328,7 @@ async def test_a_turn_is_kept_whole_of_the_agents_own_calls_alone_and_only_where
         gateway.open = 2
         await asked(4)
     finally:
-        await turns.stop()
+        await turns.agent_ended()
         turns.close()
     assert box.before == [None, place / FILES, None]
     beside = "another call of the rollout was under way"
@@ -356,7 +376,7 @@ def test_what_fails_before_the_first_answer_of_a_continued_rollout_is_not_its_po
     trace: Any = SimpleNamespace(nodes=[said], info={AGENT_RECORD: {NOT_STARTED: True}}, tools=[])
     rollout = Rollout()
     attach(rollout, trace)
-    rollout.turns = RolloutTurns(KIND, TurnsConfig(), None, Continued(made(3), {}, seeded=1))
+    rollout.before = PlayedBefore(tmp_path, "ses_1", 0.0, nodes=1, calls=0, resumed=False)
     run = EndedRun(rollout, trace, None, problem=HarnessError("it has ended"))
     assert "time was over before its first model call" in str(_not_started(run))
     assert _failed_before_tools(run) is run.problem

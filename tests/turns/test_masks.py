@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.turns.continued import Continued
+from opencode_env.kept_turns.continued import Continued
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.types import AssistantMessage
 

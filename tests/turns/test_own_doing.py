@@ -14,8 +14,8 @@ from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS, RECORDE
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
-from opencode_env.cli_agent.turns.continued import Continued
-from opencode_env.cli_agent.turns.keeping import RolloutTurns, TurnsConfig
+from opencode_env.kept_turns.continued import Continued
+from opencode_env.kept_turns.keeping import RolloutTurns, TurnsConfig
 from rollout_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
 from verifiers.v1.errors import ProviderError, RolloutError, SandboxError
 from verifiers.v1.graph import MessageNode
@@ -49,7 +49,9 @@ def rollout(*before: ModelCall, acts: bool = False) -> AnyTrace:
     called = MessageNode(message=CALL, parent=None, sampled=True)
     if before:
         seeded = STATE | {"nodes": [called], "calls": list(before), "tools": [TOOL]}
-        state.turns = RolloutTurns(KIND, TurnsConfig(), None, Continued(made(3), seeded))
+        continued = Continued(made(3), seeded)
+        state.before = continued.before
+        state.features.append(RolloutTurns(KIND, TurnsConfig(), None, continued))
     state.begin(trace)
     trace.tools = [TOOL]
     trace.nodes.extend([called] if acts else [])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.turns import keeping
+from opencode_env.kept_turns import keeping
 from opencode_env.scripted_model import Reply, ScriptPolicy
 from opencode_runs.turns.kept import ENDED, TurnRow, kept_turns
 from rollout_sandbox.podman import PodmanConfig

@@ -7,11 +7,11 @@ ends it. What fails on the user's side is an error of the rollout, never a score
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import openai
 import verifiers.v1 as vf
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, ValidationError
 from pydantic_config import BaseConfig
 from rollout_sandbox.outcomes import Outcome
 from verifiers.v1.agent import Agent, Agents, Interaction
@@ -24,6 +24,7 @@ from verifiers.v1.harness import Harness
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import Task, TaskData
 
+from opencode_env.asked_user import AskedUser
 from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.traces import AnyTrace
@@ -66,35 +67,6 @@ class UserSimulationConfig(BaseConfig):
     persona: str = PERSONA
     """System prompt of a user that a model plays; `{instructions}` is the row's `system_prompt`, `{stop}` the word with
     which the user ends the conversation."""
-
-
-class AskedUser(BaseModel):
-    """The value of a row's `user_simulation`: eval-protocol's fields, and `script`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    enabled: bool | None = None
-    """`None`: only where there is a script."""
-    system_prompt: str = ""
-    """Who the user is and what they want."""
-    llm: str | None = None
-    """The model that plays the user, where the `user` seat names none."""
-    llm_args: dict[str, JsonValue] = Field(default_factory=dict)
-    """Its sampling, where the `user` seat has none."""
-    script: list[Annotated[str, Field(pattern=r"\S")]] | None = Field(None, min_length=1)
-    """The user's messages, one after the other; after the last, or instead of one that holds `###STOP###`, the user
-    stops. No model is asked."""
-
-    @model_validator(mode="after")
-    def _wants_something(self) -> Self:
-        if self.plays and self.script is None and not self.system_prompt:
-            raise ValueError("it needs a system_prompt that says who plays, or a script")
-        return self
-
-    @property
-    def plays(self) -> bool:
-        """Whether there is a user at all."""
-        return self.script is not None if self.enabled is None else self.enabled
 
 
 def asked_user(task: Task[Any, Any, Any]) -> AskedUser | None:
@@ -237,7 +209,7 @@ class SimulatedUsers(Feature):
         if asked is None:
             await run(task)
         else:
-            rollout.refuse_turns("a simulated user holds what is not a file of the sandbox")
+            rollout.outside = "a simulated user holds what is not a file of the sandbox"
             await converse(task, agents, box, rollout.begin, asked, self._options, self._seat)
 
 

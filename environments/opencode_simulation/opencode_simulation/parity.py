@@ -23,7 +23,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
-from opencode_env.tool_backends.connection import all_tools, described
+from opencode_env.listed_tools import all_tools, described
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from opencode_simulation.errors import SignatureMismatchError, ToolMismatchError

@@ -10,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import verifiers.v1 as vf
-from opencode_env.user_simulation import MAX_USER_TURNS, USER_STOP
 from opencode_rubrics import AnyRubricConfig, AnyTrace, EnvironmentReturnConfig, Rubric, cleanup, live_rubric
 from opencode_runs.turns.kept import TurnRow
 from pydantic import Field, JsonValue, field_validator
@@ -80,6 +79,11 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
     config: SimulationTaskConfig
     KEPT_INFO: ClassVar[tuple[str, ...]] = (LEDGER_KEY,)
     """What of `trace.info` a kept turn holds."""
+
+    @property
+    def continues(self) -> bool:
+        """Whether its rollouts go on from a kept turn."""
+        return self.data.kept_turn is not None
 
     @property
     def brought_back(self) -> frozenset[str]:
@@ -200,9 +204,9 @@ def termination_reason(
     by_a_limit = last_info.get("truncated_by") in ("max_steps", "ledger_bytes")
     if summary.terminated or (summary.truncated and not by_a_limit):
         return "control_plane_signal"
-    if summary.truncated or trace.stop_condition in ("max_turns", MAX_USER_TURNS):
+    if summary.truncated or trace.stop_condition in ("max_turns", "max_user_turns"):
         return "max_steps"
-    return "user_stop" if trace.stop_condition == USER_STOP else None
+    return "user_stop" if trace.stop_condition == "user_stop" else None
 
 
 def _write(trace: AnyTrace, ledger: Ledger) -> None:

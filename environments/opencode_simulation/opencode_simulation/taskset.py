@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import verifiers.v1 as vf
+from opencode_env.asked_user import AskedUser
 from opencode_env.taskset import DatasetError
 from opencode_env.taskset.data import named_turns
-from opencode_env.user_simulation import AskedUser
 from pydantic import (
     AliasChoices,
     BaseModel,

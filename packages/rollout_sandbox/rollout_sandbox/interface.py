@@ -246,7 +246,7 @@ class SandboxAbilities:
     can_keep_files: ClassVar[bool] = False
     """Whether its files can be kept and put into another one of its kind (the two methods below).
 
-    False: no turn of the rollout is kept. Asked where turns are to be kept (`opencode_env.cli_agent.turns`).
+    False: no turn of the rollout is kept. Asked where turns are to be kept (`opencode_env.kept_turns`).
     """
 
     async def keep_files(self, folder: Path, before: Path | None, most: int) -> tuple[KeptFiles, float]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.user_simulation import STOP, AskedUser, UserSimulationConfig, converse
+from opencode_env.asked_user import AskedUser
+from opencode_env.user_simulation import STOP, UserSimulationConfig, converse
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.configs.harness import HarnessConfig
 

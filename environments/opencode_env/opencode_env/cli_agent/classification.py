@@ -256,16 +256,13 @@ def has_called_tool(trace: AnyTrace) -> bool:
 
 def has_answered(trace: AnyTrace) -> bool:
     """Whether the policy has done anything in this rollout, which is also one whose process ended and was resumed."""
-    continued = rollout_of(trace).continued
-    return bool(_sampled(trace)) or (continued is not None and continued.resumed)
+    before = rollout_of(trace).before
+    return bool(_sampled(trace)) or (before is not None and before.resumed)
 
 
 def _sampled(trace: AnyTrace) -> list[Message]:
-    """The answers of the agent's model. What stands before a kept turn that the rollout goes on from was said in
-    another sandbox."""
-    continued = rollout_of(trace).continued
-    own = trace.nodes if continued is None else trace.nodes[continued.seeded :]
-    return [node.message for node in own if node.sampled]
+    """The answers of the agent's model in this sandbox."""
+    return [node.message for node in trace.nodes[rollout_of(trace).first_node :] if node.sampled]
 
 
 async def classify(run: EndedRun) -> None:
@@ -337,7 +334,7 @@ def _advice(error: Error) -> str:
 
 def _budget_below_prompt(run: EndedRun) -> RolloutError | None:
     """A budget that the first prompt alone uses up, whatever the policy answers to it."""
-    if run.rollout.gateway is None or run.rollout.continued is not None:
+    if run.rollout.gateway is None or run.rollout.before is not None:
         return None
     counted = [call for call in run.calls if call.usage is not None]
     prompt = min(counted, key=lambda call: call.time.start).usage if counted else None

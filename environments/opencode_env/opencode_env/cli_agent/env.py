@@ -66,7 +66,6 @@ from opencode_env.cli_agent.traces import (
     our_words_logged,
     shorten_tasks,
 )
-from opencode_env.cli_agent.turns.keeping import KeptTurns, TurnsConfig
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 
@@ -83,8 +82,6 @@ class CliAgentEnvConfig(EnvConfig):
     """What one process may ask of Prime at once; without effect on other runtimes."""
     gateway: GatewayConfig = GatewayConfig()
     """What one rollout may ask of the path to the model, on every runtime."""
-    turns: TurnsConfig = TurnsConfig()
-    """Turns that are kept, to be gone back to."""
     probe: Probe = "models"
     """How `vf-eval` asks a chat endpoint before any sandbox starts: `models`, for its list of them; `call`, also for
     one token where there is no list; `none`, not at all. An unknown name, refused connections, TLS, 401 and 403 end
@@ -177,14 +174,11 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._resources = AsyncExitStack()
         self._prime_queue = PrimeQueue(self.config.prime)
         self._features = self.config.features()
-        self._outcomes = self.config.outcomes()
+        self._outcomes = all_outcomes(row for feature in self._features for row in feature.outcomes)
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
         limited = config.agent.timeout.rollout is not None
         self._report = EvaluationReport(local=self._runs_locally(), limited=limited, cap=self.config.cap)
         self._names: dict[int | None, str] = {}
-        others = [seat for name, seat in agent_config_fields(config).items() if name != "agent"]
-        confined = config.sandbox.confine
-        self._kept_turns = KeptTurns(config.turns, str(config.id), confined=confined, others=others)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -209,9 +203,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         Raises:
             SandboxError: a cache cannot be written; or a seat needs the confined local sandbox, and bubblewrap does not
                 work here.
-            ToolsetError: a shared tool backend did not start.
-            EnvError: the folder for kept turns cannot be made, or others may write into it; no HTTP client can be made
-                with the proxies of the environment.
+            EnvError: no HTTP client can be made with the proxies of the environment.
+            RolloutError: a feature cannot serve; `Feature.serving` says why.
         """
         require_proxies()
         await asyncio.to_thread(require_cache, CACHE_DIR, cache_root())
@@ -220,7 +213,6 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         await self._resources.enter_async_context(rubrics_in_use())
         for feature in self._features:
             await self._resources.enter_async_context(feature.serving())
-        await self._kept_turns.start()
 
     def _runs_locally(self) -> bool:
         """Whether a seat needs the confined local sandbox."""
@@ -292,15 +284,12 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             EnvError: a seat's training client could not give traces to train on.
         """
         await require_trainable(getattr(agents, name) for name in agent_config_fields(self.config))
-        named = self._names[task.data.idx] = task_name(task.data)
+        self._names[task.data.idx] = task_name(task.data)
         started = time.monotonic()
-        rollout = Rollout()
-        rollout.outcomes = self._outcomes
-        rollout.brought_back = getattr(task, "brought_back", frozenset())
-        async with self._kept_turns.opened(task, agents.agent) as rollout.turns:
-            if rollout.continued is not None:
-                turn = rollout.continued.turn
-                logger.info("rollout goes on from turn %d: task=%s kept=%s", turn.turn, named, turn.place)
+        rollout = Rollout(self._outcomes)
+        async with AsyncExitStack() as stack:
+            for feature in self._features:
+                await stack.enter_async_context(feature.playing(task, agents, rollout))
             trace = await self._play(task, agents, rollout)
         seconds = time.monotonic() - started
         agent_record(trace)["rollout_seconds"] = round(seconds, 3)
@@ -308,8 +297,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     async def _play(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AnyTrace:
         agent, config = agents.agent, self.config
-        limit_rollout(agent, task, 0.0 if rollout.turns is None else rollout.turns.seconds_before)
-        scored = guarded_task(task, take_scoring_limit(agent, task), continued=rollout.continued is not None)
+        limit_rollout(agent, task, 0.0 if rollout.before is None else rollout.before.seconds)
+        scored = guarded_task(task, take_scoring_limit(agent, task), continued=rollout.before is not None)
         agent.harness = guarded(agent.harness, contained=config.sandbox.confine, agent_errors=config.agent_errors)
         async with (
             self._prime_queue.place(agent.runtime_config) as rollout.start,
@@ -318,8 +307,6 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             await self.run_agent(scored, agents, box, rollout)
             trace = rollout.trace
             assert trace is not None
-            if rollout.continued is not None:
-                rollout.continued.finish(trace, None if rollout.sub is None else rollout.sub.trace)
             rollout.start.note_on(trace)
             fail_stage_timeout(trace)
             zero_spoilt(trace)
@@ -347,8 +334,6 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                 late = f"the sandbox was not up within {deadline:g} s (--env.agent.timeout.setup)"
                 raise SandboxError(late) from error
             attach(rollout, box, agents=True)
-            if rollout.turns is not None:
-                await rollout.turns.provide(box)
             rollout.boxes = partial(self._second_sandbox, task, agent, rollout)
             try:
                 yield box

@@ -32,6 +32,12 @@ class Feature:
     def setup(self, agents: Agents) -> None:
         """Decide what becomes of the episode's seats, before anything runs."""
 
+    @asynccontextmanager
+    async def playing(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AsyncIterator[None]:
+        """Hold what one rollout needs, from before its sandbox is made until that is gone. Adds to `rollout.features`
+        what is told of its events, and sets `rollout.before` where it is not played from its beginning."""
+        yield
+
     async def run(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout, run: Run) -> None:
         """Run the agent with this feature, by default as it is, in its sandbox `box`; `run` is the features after this
         one, and the agent, and gets the task or a copy of it. The rollout begins when its trace is minted."""

@@ -23,7 +23,15 @@ from rollout_sandbox.outcomes import Outcome
 from typing_extensions import TypeVar
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.harness import HarnessConfig
-from verifiers.v1.errors import HarnessError, InterceptionError, ProviderError, RolloutError, SandboxError, boundary
+from verifiers.v1.errors import (
+    HarnessError,
+    InterceptionError,
+    ProviderError,
+    RolloutError,
+    SandboxError,
+    TaskError,
+    boundary,
+)
 from verifiers.v1.harness import Harness, HarnessSession
 from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.task import Task, TaskData
@@ -73,13 +81,10 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         tool_interception_url: str | None = None,
     ) -> HarnessSession:
         """Draw the line before the agent, and prepare the harness's own session behind it."""
-        rollout = rollout_of(trace)
-        if outside := mcp_urls.keys() - rollout.brought_back:
-            rollout.refuse_turns(f"tool servers hold what is not a file of the sandbox: {', '.join(sorted(outside))}")
         fence = ProcessFence(runtime)
         options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
         inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)
-        rollout.session = session = GuardedSession(inner, fence, self.agent_errors)
+        rollout_of(trace).session = session = GuardedSession(inner, fence, self.agent_errors)
         return session
 
     async def fenced_session(self, fence: ProcessFence, *arguments: Any, **options: Any) -> HarnessSession:
@@ -113,11 +118,17 @@ def guarded_task(
     written it.
 
     Scoring has so many seconds, without what it waits for a place among others. The sandbox of a rollout that is
-    `continued` is not set up again; a task brings back what it holds elsewhere in a method `setup_continued`.
+    `continued` is not set up again; a task brings back what it holds elsewhere in a method `setup_continued`. One whose
+    attribute `continues` says that its rollouts go on in the middle of one is played in no other way.
 
     verifiers after 0.4.0 closes the session of an agent that ended well after the scoring; here it is closed before
     `finalize`. The harness's own refusal of a score is not enough: what a task has started would go on.
+
+    Raises:
+        TaskError: a task that `continues` is not `continued`.
     """
+    if not continued and getattr(task, "continues", False):
+        raise TaskError(f"task {task.data.idx} goes on in the middle of a rollout, and this environment cannot")
     # By name below: verifiers 0.4.0 has no deployment, and tasks written for it do not take one.
 
     async def finalize(trace: AnyTrace, runtime: Runtime, deployment: Any = None) -> None:
@@ -270,8 +281,7 @@ class GuardedSession(HarnessSession):
         if self._closed:
             return
         self._closed = True
-        if self._rollout.turns is not None:
-            await self._rollout.turns.stop()
+        await self._rollout.agent_ended()
         try:
             await self._inner.close()
         finally:

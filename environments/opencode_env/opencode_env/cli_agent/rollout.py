@@ -11,6 +11,8 @@ context variable.
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.prime.queue import StartRecord
@@ -24,21 +26,50 @@ from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.interception.tunnel import OpenTunnel
 from opencode_env.cli_agent.outcomes import all_outcomes
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.cli_agent.turns.continued import Continued
-from opencode_env.cli_agent.turns.keeping import RolloutTurns
+
+
+class RolloutFeature:
+    """A feature in one rollout, which is told of these events; a subclass overrides what it needs."""
+
+    def begun(self, trace: AnyTrace, sub: SubRollout | None) -> None:
+        """The rollout has its trace, and its sub side where it has one; nothing was played yet."""
+
+    def registered(self, gateway: Gateway) -> None:
+        """Its server knows it, and can be given steps for its calls (`Gateway.add_step`)."""
+
+    async def agent_ended(self) -> None:
+        """Its agent has ended, or was never started. May come several times."""
+
+
+@dataclass(frozen=True)
+class PlayedBefore:
+    """The part of a rollout that was played before one that goes on from its middle."""
+
+    place: Path
+    """Where that stands."""
+    conversation: str
+    """In which the agent goes on."""
+    seconds: float
+    """That the agent had."""
+    nodes: int
+    """With which the trace begins."""
+    calls: int
+    """With which the trace begins."""
+    resumed: bool
+    """Whether it is the same rollout, whose process ended."""
 
 
 class Rollout(Scoring):
-    """One rollout; see the attributes for who sets what."""
+    """One rollout that ends in one of `outcomes`, by default of those of any environment; see the attributes for who
+    sets what."""
 
-    def __init__(self) -> None:
+    def __init__(self, outcomes: Sequence[Outcome] | None = None) -> None:
         super().__init__()
         self.trace: AnyTrace | None = None
         """From `begin` on, when verifiers mints it."""
         self.start: StartRecord | None = None
         """Its wait for a place at Prime, and the start of its sandbox there."""
-        self.outcomes: Sequence[Outcome] = all_outcomes()
-        """All in which it can end; the environment adds those of its features."""
+        self.outcomes = all_outcomes() if outcomes is None else outcomes
         self.outcome: Outcome | None = None
         """That of the agent's last run, once it is known."""
         self.program = AgentProgram()
@@ -51,10 +82,12 @@ class Rollout(Scoring):
         """Set by the server that serves the rollout; None behind verifiers' own."""
         self.tunnel: OpenTunnel | None = None
         """The tunnel from the sandbox to that server while it is registered there; None where none can be lost."""
-        self.turns: RolloutTurns | None = None
-        """Its kept turns, and the one that it continues, in an environment that has them."""
-        self.brought_back: frozenset[str] = frozenset()
-        """The tool servers whose state the task brings back in a rollout that goes on from a kept turn."""
+        self.features: list[RolloutFeature] = []
+        """What is told of its events; features add theirs before anything of it is made (`Feature.playing`)."""
+        self.before: PlayedBefore | None = None
+        """Set by a feature, too; None where it is played from its beginning."""
+        self.outside = ""
+        """What holds state of it outside of its sandbox, in words; empty where only tool servers may."""
         self.make_sub: Callable[[AnyTrace], SubRollout] | None = None
         """Makes the sub side, in an environment that has one."""
         self.sub: SubRollout | None = None
@@ -64,19 +97,27 @@ class Rollout(Scoring):
         """Take up the trace that verifiers has minted for this rollout."""
         self.trace = trace
         attach(self, trace)
-        if self.turns is not None:
-            self.turns.begin(trace)
         if self.make_sub is not None:
             self.sub = self.make_sub(trace)
-            if self.continued is not None:
-                self.continued.seed_sub(self.sub)
+        for feature in self.features:
+            feature.begun(trace, self.sub)
+
+    def registered(self, gateway: Gateway) -> None:
+        """Take up what its server has made for it."""
+        self.gateway = gateway
+        for feature in self.features:
+            feature.registered(gateway)
+
+    async def agent_ended(self) -> None:
+        """Tell the features that its agent makes no call any more."""
+        for feature in self.features:
+            await feature.agent_ended()
 
     async def end(self) -> None:
         """End what still serves the rollout; what came of it stays. Idempotent."""
         if self.sub is not None:
             await self.sub.end()
-        if self.turns is not None:
-            await self.turns.stop()
+        await self.agent_ended()
         self.session = self.gateway = self.tunnel = self.boxes = None
 
     @property
@@ -99,19 +140,14 @@ class Rollout(Scoring):
         return None if self.gateway is None else self.gateway.fixed_prompts.first
 
     @property
-    def continued(self) -> Continued | None:
-        """The kept turn that it goes on from."""
-        return None if self.turns is None else self.turns.continued
+    def first_node(self) -> int:
+        """Number of the first node of its trace that is its own."""
+        return 0 if self.before is None else self.before.nodes
 
     @property
     def first_call(self) -> int:
-        """Number of its first model call: those before were made before the kept turn."""
-        return 0 if self.continued is None else len(self.continued.state["calls"])
-
-    def refuse_turns(self, obstacle: str) -> None:
-        """Say why none of its turns can be restored."""
-        if self.turns is not None:
-            self.turns.obstacle = self.turns.obstacle or obstacle
+        """Number of its own first model call."""
+        return 0 if self.before is None else self.before.calls
 
     def take_failure(self) -> RolloutError | None:
         """Take from the main session what it holds for the cause of its end: verifiers would prefer it to all else."""

@@ -26,7 +26,7 @@ DEFAULT_ROLLOUT_SECONDS = 3600.0
 
 def limit_rollout(agent: Agent, task: Task[Any, Any, Any], used: float = 0.0) -> None:
     """Give the agent the default limit, unless `--env.agent.timeout.rollout` or the task has one; `inf`: no limit. Of
-    either a rollout that goes on from a kept turn has `used` so many seconds."""
+    either, so many seconds are `used`."""
     limit = agent.timeout.rollout if agent.timeout.rollout is not None else task.data.timeout.agent
     if limit is None or used:
         left = max((DEFAULT_ROLLOUT_SECONDS if limit is None else limit) - used, 1.0)

@@ -71,6 +71,11 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         """The live rubric that scores this task, shared with all tasks of the same configuration."""
         return live_rubric(self.rubric_config)
 
+    @property
+    def continues(self) -> bool:
+        """Whether its rollouts go on from a kept turn."""
+        return self.data.kept_turn is not None
+
     def runtime_env(self) -> dict[str, str]:
         """Variables of every command in the sandbox: those that a task directory names."""
         return {} if self.data.folder is None else dict(self.data.folder.env)

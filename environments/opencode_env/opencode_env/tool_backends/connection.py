@@ -43,6 +43,8 @@ from mcp.types import (
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
+from opencode_env.listed_tools import all_tools, described
+
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
 Transport = AbstractAsyncContextManager[Any]
@@ -215,24 +217,6 @@ def _ending(owner: "asyncio.Task[None]") -> str:
 def text_result(text: str, *, is_error: bool = True) -> CallToolResult:
     """Make a text the result of a call."""
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
-
-
-async def all_tools(client: Client) -> list[Tool]:
-    """Ask for every tool that a server lists, page by page."""
-    tools: list[Tool] = []
-    cursor: str | None = None
-    while True:
-        page = await client.list_tools(cursor=cursor)
-        tools += page.tools
-        if (cursor := page.next_cursor) is None:
-            return tools
-
-
-def described(error: BaseException) -> str:
-    """Tell what an error says; of a group, its first error."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def without_secrets(text: str, values: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""`OpenCodeEnv`: the OpenCode harness in a `CliAgentEnv`, with tool backends and simulated users."""
+"""`OpenCodeEnv`: the OpenCode harness in a `CliAgentEnv`, with kept turns, tool backends and simulated users."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Self
@@ -15,6 +15,7 @@ from opencode_env.agents.opencode.state import program
 from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
 from opencode_env.cli_agent.features import Feature
 from opencode_env.cli_agent.seats import local_seat
+from opencode_env.kept_turns.keeping import KeptTurns, TurnsConfig
 from opencode_env.tool_backends.feature import BackendTools
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.user_simulation import SimulatedUsers, UserSimulationConfig
@@ -34,6 +35,8 @@ class OpenCodeEnvConfig(CliAgentEnvConfig):
 
     agent: AgentConfig = local_seat(OpenCodeHarnessConfig(id="opencode-env"))
     """The seat: OpenCode in the confined local sandbox unless another runtime is named."""
+    turns: TurnsConfig = TurnsConfig()
+    """Turns that are kept, to be gone back to."""
     backends: BackendsConfig = BackendsConfig()
     """MCP servers whose tools the agent gets in every rollout."""
     user: AgentConfig = local_seat(NullHarnessConfig(id="null"))
@@ -49,7 +52,11 @@ class OpenCodeEnvConfig(CliAgentEnvConfig):
         return self
 
     def features(self) -> Sequence[Feature]:
-        return BackendTools(self.backends), SimulatedUsers(self.user_simulation, self.user)
+        return (
+            KeptTurns(self.turns, self),
+            BackendTools(self.backends),
+            SimulatedUsers(self.user_simulation, self.user),
+        )
 
 
 class OpenCodeEnv(CliAgentEnv[OpenCodeEnvConfig]):

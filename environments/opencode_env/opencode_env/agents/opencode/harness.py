@@ -52,7 +52,7 @@ from opencode_env.cli_agent.interception import own_calls
 from opencode_env.cli_agent.interception.conversations import history_forks
 from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
-from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.rollout import PlayedBefore, rollout_of
 from opencode_env.cli_agent.runaway import run_started
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 from opencode_env.errors import ConfigurationError
@@ -275,8 +275,8 @@ class OpenCodeSession(HarnessSession):
             images=self._images,
         )
         self._rendered = render_config(self.extend_config(built))
-        if self._rollout.continued is not None:
-            await self._prepare_continued()
+        if self._rollout.before is not None:
+            await self._prepare_continued(self._rollout.before)
             return
         self._written = first is not None
         output = await self._prepare_first(self._archive(first))
@@ -284,21 +284,19 @@ class OpenCodeSession(HarnessSession):
         await self._install_skills()
         await self._fence.mark(marked)
 
-    async def _prepare_continued(self) -> None:
+    async def _prepare_continued(self, before: PlayedBefore) -> None:
         """Begin a further segment in the files of a kept turn, for which nobody says anything."""
-        assert self._rollout.continued is not None
-        turn, gateway = self._rollout.continued.turn, self._rollout.gateway
-        assert turn.session_id is not None
+        gateway = self._rollout.gateway
         if gateway is not None and (limit := gateway.calls.used_up) is not None:
             raise TaskError(
-                f"kept turn {turn.place} cannot be continued: what was played before it uses up {limit}: "
+                f"kept turn {before.place} cannot be continued: what was played before it uses up {limit}: "
                 f"raise --env.agent.{limit.replace('_', '-')} or choose an earlier turn"
             )
         self.state = STATE_BASE
         try:
-            await self._begin_again(SegmentPrompt(MARKER), turn.session_id)
+            await self._begin_again(SegmentPrompt(MARKER), before.conversation)
         except HarnessError as error:
-            raise TaskError(f"kept turn {turn.place} cannot be continued: {error}") from error
+            raise TaskError(f"kept turn {before.place} cannot be continued: {error}") from error
         await self._fence.mark()
         self._written = True
 
@@ -349,7 +347,7 @@ class OpenCodeSession(HarnessSession):
         if self._closed:
             raise HarnessError(f"harness {self.harness.config.id!r} session is already closed")
         prompt = messages if messages is not None else self.data.prompt
-        if self._rollout.continued is not None and self._written:
+        if self._rollout.before is not None and self._written:
             prompt = MARKER
         if prompt is None:
             raise HarnessError("the task has no prompt and the user sent no message")
@@ -406,9 +404,9 @@ class OpenCodeSession(HarnessSession):
     def _session_id(self) -> str | None:
         """OpenCode's session, by its first model call or the kept turn; else by the log, into which the agent can
         write."""
-        continued = self._rollout.continued
-        known = None if continued is None else continued.turn.session_id
-        return known or self._rollout.first_conversation or self._log.session_id
+        before = self._rollout.before
+        known = self._rollout.first_conversation if before is None else before.conversation
+        return known or self._log.session_id
 
     async def _begin_again(self, prompt: SegmentPrompt, session: str) -> None:
         """Leave of the segments before the conversation and the agent's own files, and none of their processes."""

@@ -73,7 +73,7 @@ class EndpointClient(Client):
 
         async with self._asking(call, streamed=False):
             response = await self._limits.ask(call, body, ask)
-            for step in path.ANSWER:
+            for step in call.gateway.steps(path.ANSWER):
                 response = step(call, response)
         return response
 
@@ -88,7 +88,7 @@ class EndpointClient(Client):
         call = call_of(dialect)
         streamed = not call.is_chat or call.gateway.config.ask_streamed
         async with self._asking(call, streamed) as goes_on:
-            content_type, came = "text/event-stream", call.known_answer
+            content_type, came = "text/event-stream", call.events
             call.framed = came is not None
             if came is None and not streamed:
                 came = await self._limits.ask(call, body, lambda: self._whole(call, body, session_id, headers))
@@ -103,15 +103,13 @@ class EndpointClient(Client):
                 call.framed = call.broken is None and is_framed(reply)
             events = list(came)
             try:
-                for step in path.STREAM:
+                for step in call.gateway.steps(path.STREAM):
                     events = step(call, events)
             except RolloutError:
                 raise
             except Exception as error:  # what verifiers takes for the provider's failure too
                 raise ProviderError(str(error)) from error
-        turns = call.gateway.turns
-        if turns is not None and call.answer_place is not None and call.known_answer is None:
-            await turns.answered(call.answer_place, came)
+            call.events = came
         return RelayReply(content_type, _again(events), _closed)
 
     async def _whole(
@@ -141,11 +139,11 @@ class EndpointClient(Client):
 
     @asynccontextmanager
     async def _asking(self, call: Call, streamed: bool) -> AsyncIterator[Callable[[], None]]:
-        """A call is at the endpoint, for as long as it may be, and until its turn was kept; yields what says that its
-        answer goes on. Of its failure is told what the steps say."""
+        """A call is at the endpoint, for as long as it may be, and until what goes before its answer is
+        over; yields what says that its answer goes on. Of its failure is told what the steps say."""
         call.trains, call.masking = self.trains, self.masking
         try:
-            for step in path.ASK:
+            for step in call.gateway.steps(path.ASK):
                 step(call)
             if call.sub is not None:
                 async with _in_time(call.sub.settings.timeout):
@@ -157,14 +155,14 @@ class EndpointClient(Client):
                 yield lambda: None
         except Exception as error:
             said = error
-            for tell in path.FAILURE:
+            for tell in call.gateway.steps(path.FAILURE):
                 said = tell(call, said)
             if said is error:
                 raise
             raise said from error
         finally:
-            if call.keeping is not None:
-                await asyncio.wait({call.keeping})
+            for awaited in call.before_answer:
+                await awaited()
 
 
 @asynccontextmanager

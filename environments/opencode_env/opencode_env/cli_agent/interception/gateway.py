@@ -6,11 +6,10 @@ and makes no error of it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 from pydantic import Field, FiniteFloat
@@ -94,20 +93,7 @@ def error_answer(dialect: Dialect[Any], message: str, status: int) -> web.Respon
     return web.json_response(body, status=status)
 
 
-class KeepsTurns(Protocol):
-    """Keeps a rollout's turns, and continues one (see `opencode_env.cli_agent.turns`)."""
-
-    def registered(self, gateway: Any) -> None:
-        """Take up the gateway of the rollout."""
-
-    def asked(self, call: Any) -> None:
-        """Take up a main call of the agent's own program, about to be served."""
-
-    def recorded(self, main: AnyTrace, sub: AnyTrace | None) -> None:
-        """Mask what a call has sampled, where that is not to train."""
-
-    async def answered(self, place: Path, events: list[bytes]) -> None:
-        """Note the stream that answered the call of a kept turn."""
+StepT = TypeVar("StepT", bound=Callable[..., Any])
 
 
 class Gateway:
@@ -159,9 +145,20 @@ class Gateway:
         """Of failed calls that bore one, by position in `trace.calls`."""
         self.waits: dict[int, float] = {}
         """Of refused calls, the seconds after which the endpoint wanted to be asked again, by that position."""
-        self.turns: KeepsTurns | None = None
         self.fixed_prompts = FixedPrompts(frozenset() if self.echoes is None else self.echoes.side_agents)
         self._partial: set[MessageKey] = set()
+        self._steps: dict[int, Sequence[Any]] = {}
+        """The lists of `path.py` to which steps were added, by their identity."""
+
+    def steps(self, of: Sequence[StepT]) -> Sequence[StepT]:
+        """A list of `path.py`, with the steps that features of the rollout have added."""
+        return self._steps.get(id(of), of)
+
+    def add_step(self, to: Sequence[StepT], step: StepT, *, after: StepT) -> None:
+        """Have every call of the rollout take a step more, which follows another one in a list of `path.py`."""
+        steps = self.steps(to)
+        place = steps.index(after) + 1
+        self._steps[id(to)] = (*steps[:place], step, *steps[place:])
 
     def refuse(self, error: RequestRefused) -> None:
         """Count a refused request, which is paid for."""
@@ -220,11 +217,9 @@ class ServedRollout(Protocol):
     """The state of a rollout as its server finds and changes it (`opencode_env.cli_agent.rollout`)."""
 
     program: AgentProgram
-    gateway: Gateway | None
     tunnel: OpenTunnel | None
 
-    @property
-    def turns(self) -> KeepsTurns | None: ...
+    def registered(self, gateway: Gateway) -> None: ...
 
     @property
     def live_sub(self) -> SubRollout | None: ...
@@ -272,12 +267,8 @@ class Call:
     history: History | None = None
     """Of its session, if the agent says how it sends its history back."""
     request_key: RequestKey | None = None
-    keeping: asyncio.Task[None] | None = None
-    """Keeps the rollout's turn; its answer waits for that."""
-    answer_place: Path | None = None
-    """The folder of the kept turn that its answer is noted in."""
-    known_answer: list[bytes] | None = None
-    """The events of a stream that it was answered with before the rollout's process ended."""
+    before_answer: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
+    """What is awaited, in order, before the agent gets its answer or hears of its failure."""
     last_message: dict[str, Any] = field(default_factory=dict)
     """With which it ends, as a chat endpoint gets it."""
     reading: Dialect[Any] = field(init=False)
@@ -295,6 +286,8 @@ class Call:
     """That of a stream."""
     framed: bool = False
     """Whether HTTP says that all of a stream came: by its length, or its last chunk."""
+    events: list[bytes] | None = None
+    """Of a stream that is an answer, as it came. No endpoint is asked where a step of `ASK` has them already."""
     broken: Exception | None = None
     """What ended a stream, when that was a failure."""
     answer: Response | None = None

@@ -1,4 +1,5 @@
-"""The path of a model call: the steps that a `Call` takes, in their order. A new step is a function and a line here.
+"""The path of a model call: the steps that a `Call` takes, in their order. A new step is a function and a line here;
+one that only some rollouts need, a feature adds to theirs (`Gateway.add_step`).
 
 Between `REQUEST` and `ASK` stands verifiers' server: it imposes the seat's model and sampling, has the request read
 (`served_dialect.py`, where a history is restored as it was sampled), asks limits and hooks of the task, and finds the
@@ -29,7 +30,7 @@ REQUEST: Sequence[Callable[[Call], Awaitable[None]]] = (
 )
 """From what came to what goes on."""
 
-ASK: Sequence[Callable[[Call], None]] = (request.require_place, request.keep_turn)
+ASK: Sequence[Callable[[Call], None]] = (request.require_place,)
 """Before the endpoint is asked."""
 
 ANSWER: Sequence[Callable[[Call, Response], Response]] = (
@@ -63,7 +64,6 @@ FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
 
 RECORD: Sequence[Callable[[Call], None]] = (
     request.commit,
-    request.mask,
     answer.keep_logprobs,
     chat_answers.note_forms,
     request.count,

@@ -437,25 +437,12 @@ def require_place(call: Call) -> None:
         raise ProviderError("server error: the call that this one repeats has failed", status_code=503)
 
 
-def keep_turn(call: Call) -> None:
-    """Begin to keep the turn, where that is due: not of a call that a limit or the task refuses. Changes `keeping`."""
-    turns = call.gateway.turns
-    if turns is not None and call.is_main and call.caller.own:
-        turns.asked(call)
-
-
 def commit(call: Call) -> None:
     """Take up the answer of the recorded call in its conversation."""
     node = None if call.record is None else call.record.node
     if call.history is not None and call.request_key is not None and node is not None:
         call.history.requests.committed(node, call.request_key, call.last_message)
         call.history.forks.committed(node, call.conversation)
-
-
-def mask(call: Call) -> None:
-    """Mask the recorded answer, where the rollout goes on from a kept turn in another way and nothing of it trains."""
-    if call.gateway.turns is not None:
-        call.gateway.turns.recorded(call.gateway.main.trace, None if call.sub is None else call.sub.trace)
 
 
 def count(call: Call) -> None:

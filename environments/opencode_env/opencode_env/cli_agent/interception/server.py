@@ -168,13 +168,11 @@ class RoleInterceptionServer(InterceptionServer):
             side.session.client = self._kept.lend("sub", side.session.ctx.client)
             self.sessions[sub_bearer] = side.session
         gateway = Gateway(self.gateway, session, rollout.program, model_secret, side, sub_bearer)
-        rollout.gateway = self._gateways[model_secret] = gateway
+        self._gateways[model_secret] = gateway
         self.sessions[model_secret] = MainSession(session, gateway.left)
         if side is not None:
             side.session.left = gateway.left
-        if rollout.turns is not None:
-            gateway.turns = rollout.turns
-            rollout.turns.registered(gateway)
+        rollout.registered(gateway)
         rollout.tunnel = None if self.watched is None else self.watched.present
         return model_secret, state_secret
 
@@ -205,7 +203,7 @@ class RoleInterceptionServer(InterceptionServer):
 
         async def pass_on(call: Call) -> web.StreamResponse:
             response = await serve(_passed_on(call, call.server_body))
-            for step in path.RESPONSE:
+            for step in call.gateway.steps(path.RESPONSE):
                 response = step(call, response)
             return response
 
@@ -238,7 +236,7 @@ class RoleInterceptionServer(InterceptionServer):
         with call.until_end:
             self._idle.carry(call.request, call.until_end)
             try:
-                for step in steps:
+                for step in call.gateway.steps(steps):
                     await step(call)
             except CallAnswered as answered:
                 return answered.response
@@ -259,7 +257,7 @@ class RoleInterceptionServer(InterceptionServer):
         if not session.released:
             call = call_of(dialect)
             call.record = record = session.trace.calls[-1]
-            for step in path.RECORD:
+            for step in call.gateway.steps(path.RECORD):
                 step(call)
             if self._on_call is not None:
                 self._on_call(record)

@@ -29,6 +29,7 @@ from opencode_env.cli_agent.interception.conversations import HISTORY_RECORD as 
 from opencode_env.cli_agent.interception.history import CALL_FIELDS
 from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS
 from opencode_env.cli_agent.interception.sub_rollout import SubRollout
+from opencode_env.cli_agent.rollout import PlayedBefore
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record, lineage
 
 SUB = "sub"
@@ -177,6 +178,14 @@ class Continued:
         except ValueError as error:
             raise TaskError(f"kept turn {turn.place} cannot be continued: {error}") from None
         return cls(turn, state, resumed)
+
+    @property
+    def before(self) -> PlayedBefore:
+        """The part of the rollout that came before the turn."""
+        turn, state = self.turn, self.state
+        assert turn.session_id is not None
+        nodes, calls = len(state["nodes"]), len(state["calls"])
+        return PlayedBefore(turn.place, turn.session_id, turn.seconds, nodes, calls, self.resumed)
 
     def seed(self, trace: AnyTrace) -> None:
         """Let a new trace begin with what came before the turn."""

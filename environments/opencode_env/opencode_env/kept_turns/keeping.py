@@ -22,6 +22,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
@@ -51,20 +52,27 @@ from rollout_sandbox.errors import ChildrenRun, NotKept
 from rollout_sandbox.file_lock import private_directory, try_lock
 from rollout_sandbox.interface import KeptFiles, SandboxAbilities
 from rollout_sandbox.podman import is_ours
+from rollout_sandbox.told import task_name
 from rollout_sandbox.toolbox.kept_files import FILE_BYTES
-from verifiers.v1.agent import Agent
-from verifiers.v1.configs.agent import AgentConfig
+from verifiers.v1.agent import Agent, Agents
+from verifiers.v1.configs.agent import AgentConfig, agent_config_fields
 from verifiers.v1.errors import EnvError, TaskError
 from verifiers.v1.runtimes import Runtime, SubprocessConfig
 from verifiers.v1.serve.delta import pack
 from verifiers.v1.task import Task
 from verifiers.v1.utils.compile import resolve_runtime_config
 
+from opencode_env.cli_agent.env import CliAgentEnvConfig
+from opencode_env.cli_agent.features import Feature, Run
+from opencode_env.cli_agent.interception import path
 from opencode_env.cli_agent.interception.gateway import Call, Gateway
+from opencode_env.cli_agent.interception.request_steps import commit, require_place
+from opencode_env.cli_agent.interception.sub_rollout import SubRollout
+from opencode_env.cli_agent.rollout import Rollout, RolloutFeature, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.cli_agent.turns.continued import BRANCH, SUB, Continued, trace_state
+from opencode_env.kept_turns.continued import BRANCH, SUB, Continued, trace_state
 
-logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
+logger = logging.getLogger("verifiers.v1.opencode_env.kept_turns")
 
 MOST_SECONDS = 300.0
 """For which a call's answer waits for its turn's files at most, and never so long that its program gives up."""
@@ -170,11 +178,13 @@ class Kind:
     """Keys of `trace.info` whose values they hold."""
     obstacle: str | None = None
     """Why no turn of the rollout can be restored."""
+    brought_back: frozenset[str] = frozenset()
+    """The tool servers whose state the task brings back in a rollout that is continued."""
     patience: float = math.inf
     """Seconds for which the agent's program waits for an answer before it takes the endpoint for failed."""
 
 
-class RolloutTurns:
+class RolloutTurns(RolloutFeature):
     """The kept turns of one rollout: those that it leaves, and the one that it goes on from, if any. `disk` is what all
     rollouts of this process keep; `claimed` its folder and the lock of that, where it is not one of its own."""
 
@@ -188,8 +198,6 @@ class RolloutTurns:
     ) -> None:
         self.kind = kind
         self.continued = continued
-        self.obstacle = kind.obstacle
-        """Why no turn can be restored from now on."""
         self._config = config
         self._disk = disk
         self._folder: Path | None = claimed[0]
@@ -213,11 +221,13 @@ class RolloutTurns:
         if self.continued is not None:
             await sandbox.put_files(self.continued.turn.place / FILES)
 
-    def begin(self, trace: AnyTrace) -> None:
+    def begun(self, trace: AnyTrace, sub: SubRollout | None) -> None:
         """Take up the trace that was minted."""
         self._trace = trace
         if self.continued is not None:
             self.continued.seed(trace)
+            if sub is not None:
+                self.continued.seed_sub(sub)
         if self._disk is None:
             return
         folder = self._folder or self._disk.folder / trace.id
@@ -234,9 +244,11 @@ class RolloutTurns:
         self._disk.running.add(folder)
 
     def registered(self, gateway: Gateway) -> None:
-        """Take up the gateway: of a continued turn it counts and compares what came before."""
+        """Have its calls keep turns. Of a continued turn the gateway counts and compares what came before."""
+        gateway.add_step(path.ASK, self.keep_turn, after=require_place)
         if self.continued is None:
             return
+        gateway.add_step(path.RECORD, self.mask, after=commit)
         trace, history = gateway.main.trace, gateway.histories.get(True)
         for call in trace.calls:
             gateway.calls.tally.add(call, trace.nodes)
@@ -245,31 +257,31 @@ class RolloutTurns:
         if history is not None and session is not None and self.continued.leaf is not None:
             history.forks.committed(self.continued.leaf, session)
 
-    @property
-    def seconds_before(self) -> float:
-        """Seconds that the agent had before a continued turn."""
-        return 0.0 if self.continued is None else self.continued.turn.seconds
-
-    def asked(self, call: Call) -> None:
-        """Take up a main call of the agent's own program, at its endpoint now; begin to keep its turn if due."""
+    def keep_turn(self, call: Call) -> None:
+        """Begin to keep the turn of a main call of the agent's own program, where that is due: not of a call that a
+        limit or the task refuses. Changes `before_answer`, and `events` where the answer is known."""
         gateway = call.gateway
-        if call.conversation is None or call.conversation != gateway.fixed_prompts.first:
+        if (
+            not (call.is_main and call.caller.own)
+            or call.conversation is None
+            or call.conversation != gateway.fixed_prompts.first
+        ):
             return
         agent = (call.key or "").partition(":")[2]
         if gateway.echoes is None or agent in gateway.echoes.side_agents:
             return
         continued = self.continued
         if continued is not None and continued.same_request is None and continued.asked(request_digest(call.body)):
-            call.known_answer = continued.known_answer()
+            call.events = continued.known_answer()
         try:
             self._begin_keeping(call, call.conversation)
         except Exception as error:  # noqa: BLE001 - the call goes on without it
             self._note(f"turn {gateway.main.trace.num_turns + 1}: {error}")
 
-    def recorded(self, main: AnyTrace, sub: AnyTrace | None) -> None:
-        """Mask what a call has sampled, where nothing of a continued turn is to train."""
-        if self.continued is not None:
-            self.continued.mask_own(main, sub)
+    def mask(self, call: Call) -> None:
+        """Mask the recorded answer, where the rollout goes on in another way and nothing of it trains."""
+        assert self.continued is not None
+        self.continued.mask_own(call.gateway.main.trace, None if call.sub is None else call.sub.trace)
 
     def _begin_keeping(self, call: Call, session: str) -> None:
         if self._disk is None or self._box is None or (self._keeping is not None and not self._keeping.done()):
@@ -278,8 +290,9 @@ class RolloutTurns:
         turn, now = trace.num_turns + 1, time.monotonic()
         assert self._folder is not None
         place = self._folder / f"{turn:04d}"
+        noted = [] if call.events is not None else [partial(self._note_answer, call, place)]
         if turn == self._last_turn:  # sent again
-            call.answer_place = place if request_digest(call.body) == self._last_digest else None
+            call.before_answer += noted if request_digest(call.body) == self._last_digest else []
             return
         if not self._config.due(turn - self._last_turn, now - self._last_time):
             return
@@ -289,7 +302,8 @@ class RolloutTurns:
         state = trace_state(trace, leaf, self.kind.info)
         if gateway.side is not None:
             state[SUB] = {"id": gateway.side.trace.id, **trace_state(gateway.side.trace)}
-        obstacle = self.obstacle or ("another call of the rollout was under way" if gateway.open > 1 else None)
+        before = 0.0 if self.continued is None else self.continued.turn.seconds
+        obstacle = self._obstacle(trace) or ("another call of the rollout was under way" if gateway.open > 1 else None)
         origin = trace.info.get(BRANCH)
         manifest = KeptTurn(
             **dict(self.kind.facts),
@@ -297,14 +311,21 @@ class RolloutTurns:
             turn=turn,
             trace_id=trace.id,
             session_id=session,
-            seconds=round(self.seconds_before + time.time() - trace.timing.agent.start, 3),
+            seconds=round(before + time.time() - trace.timing.agent.start, 3),
             held_seconds=0.0,
             file_bytes=0,
             origin=None if origin is None else Origin.model_validate(origin),
             unrestorable=obstacle,
         )
-        call.answer_place = place
-        call.keeping = self._keeping = asyncio.create_task(self._keep(self._box, place, manifest, state))
+        self._keeping = asyncio.create_task(self._keep(self._box, place, manifest, state))
+        call.before_answer += [partial(asyncio.wait, {self._keeping}), *noted]
+
+    def _obstacle(self, trace: AnyTrace) -> str | None:
+        """Say why no turn of the rollout can be restored from now on."""
+        rollout = rollout_of(trace)
+        servers = set() if rollout.session is None else {*rollout.session.mcp_urls} - self.kind.brought_back
+        told = f"tool servers hold what is not a file of the sandbox: {', '.join(sorted(servers))}" if servers else None
+        return self.kind.obstacle or rollout.outside or told
 
     async def _keep(self, box: SandboxAbilities, place: Path, manifest: KeptTurn, state: dict[str, Any]) -> None:
         begun = time.monotonic()
@@ -359,15 +380,15 @@ class RolloutTurns:
         logger.warning("rollout %s did not keep %s", self._trace.id, what)
         self._trace.info.setdefault(RECORD, {})["not_kept"] = what[:500]
 
-    async def answered(self, place: Path, events: list[bytes]) -> None:
+    async def _note_answer(self, call: Call, place: Path) -> None:
         """Note the stream that answered the call of a kept turn, before the agent gets it."""
         try:
-            await asyncio.to_thread(_note_answer, place, events)
+            await asyncio.to_thread(_write_answer, place, call.events or [])
         except OSError as error:
             logger.warning("the answer of kept turn %s was not noted: %s", place, error)
 
-    async def stop(self) -> None:
-        """Keep no more, as the agent has ended; what is being kept is finished. Idempotent."""
+    async def agent_ended(self) -> None:
+        """Keep no more; what is being kept is finished."""
         self._box = None
         if self._keeping is not None:
             await asyncio.gather(self._keeping, return_exceptions=True)
@@ -402,8 +423,8 @@ def request_digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(to_json({name: body.get(name) for name in ("messages", "tools")})).hexdigest()
 
 
-def _note_answer(place: Path, events: list[bytes]) -> None:
-    if place.is_dir():  # else it was not kept
+def _write_answer(place: Path, events: list[bytes]) -> None:
+    if events and place.is_dir():  # else there was none, or the turn was not kept
         partial = place / f".{ANSWER}"
         partial.write_bytes(pack(events))
         partial.rename(place / ANSWER)
@@ -463,64 +484,80 @@ def runtime_kind(runtime: Any, *, confined: bool) -> str:
     return f"podman container of {runtime.image}" if is_ours(runtime) else str(runtime.type)
 
 
-class KeptTurns:
-    """The kept turns of all rollouts of an environment in this process.
+class KeptTurns(Feature):
+    """Keeps turns of an environment's rollouts, and lets a rollout go on from one.
 
     Args:
-        env: id of the environment.
-        confined: whether its local sandbox is.
-        others: the seats beside the agent's, whose settings decide too how a rollout goes on.
+        options: the configuration's own.
+        config: that of the environment, whose other settings decide too how a rollout goes on.
     """
 
-    def __init__(self, config: TurnsConfig, env: str, *, confined: bool, others: Sequence[AgentConfig]) -> None:
-        self._config, self._env, self._confined, self._others = config, env, confined, others
+    def __init__(self, options: TurnsConfig, config: CliAgentEnvConfig) -> None:
+        self._options, self._config = options, config
         self._disk: DiskUse | None = None
         self._since = time.time()
 
-    async def start(self) -> None:
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
         """Make the folder, if turns are kept.
 
         Raises:
             EnvError: it cannot be made, or others may write into it.
         """
-        if self._config.keep is not None:
-            self._disk = DiskUse(self._config.keep.absolute(), self._config.max_disk)
+        if self._options.keep is not None:
+            self._disk = DiskUse(self._options.keep.absolute(), self._options.max_disk)
             await asyncio.to_thread(make_folder, self._disk.folder)
+        yield
 
     @asynccontextmanager
-    async def opened(self, task: Task[Any, Any, Any], agent: Agent) -> AsyncIterator[RolloutTurns | None]:
-        """The turns of a new rollout, until its end; None where it has to do with none.
+    async def playing(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AsyncIterator[None]:
+        """Hold the turns of a new rollout, where it has to do with any, until its end.
 
         Raises:
             EnvError: turns are to be kept, and none could be restored.
             TaskError: the task names a turn that cannot be continued here.
         """
+        agent, confined = agents.agent, self._config.sandbox.confine
         runtime = agent.runtime_config
         if not isinstance(runtime, SubprocessConfig):
             runtime = resolve_runtime_config(runtime, task)
-        require_keepable(self._config, runtime, agent.harness, confined=self._confined)
-        turns = await self._turns_of(task, agent, runtime_kind(runtime, confined=self._confined))
+        require_keepable(self._options, runtime, agent.harness, confined=confined)
+        turns = await self._turns_of(task, agent, runtime_kind(runtime, confined=confined))
         if turns is None:
-            yield None
+            yield
             return
+        rollout.features.append(turns)
+        if turns.continued is not None:
+            rollout.before, turn = turns.continued.before, turns.continued.turn
+            logger.info("rollout goes on from turn %d: task=%s kept=%s", turn.turn, task_name(task.data), turn.place)
         with closing(turns):
-            yield turns
+            yield
             turns.ended()
+
+    async def run(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout, run: Run) -> None:
+        """Run the agent in the files of a continued turn; what is said of that at the end is put on the trace."""
+        turns = next((one for one in rollout.features if isinstance(one, RolloutTurns)), None)
+        if turns is not None:
+            await turns.provide(box)
+        await run(task)
+        if turns is not None and turns.continued is not None and rollout.trace is not None:
+            turns.continued.finish(rollout.trace, None if rollout.sub is None else rollout.sub.trace)
 
     async def _turns_of(self, task: Task[Any, Any, Any], agent: Agent, kind: str) -> RolloutTurns | None:
         row: TurnRow | None = getattr(task.data, "kept_turn", None)
         if row is None and self._disk is None:
             return None
-        known = _kind(task, agent, self._env, kind, self._others)
+        others = [seat for name, seat in agent_config_fields(self._config).items() if name != "agent"]
+        known = _kind(task, agent, str(self._config.id), kind, others)
         if row is not None and not getattr(agent.harness, "CONTINUES_TURNS", False):
             raise TaskError(f"harness {agent.harness.config.id!r} cannot go on from the kept turn {row.kept_turn}")
         if self._disk is not None:
             found = await asyncio.to_thread(_claim, self._disk.folder, known, self._since)
             if found is not None:
                 continued, *claimed = found
-                return RolloutTurns(known, self._config, self._disk, continued, claimed)
+                return RolloutTurns(known, self._options, self._disk, continued, claimed)
         named = None if row is None else await asyncio.to_thread(Continued.named, row, known.facts.versions, kind)
-        return RolloutTurns(known, self._config, self._disk, named)
+        return RolloutTurns(known, self._options, self._disk, named)
 
 
 def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: Sequence[AgentConfig]) -> Kind:
@@ -547,6 +584,7 @@ def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: 
         info=getattr(task, "KEPT_INFO", ()),
         patience=float(getattr(harness, "provider_timeout", math.inf)),
         obstacle=None if keepable else f"tasks of {type(task).__name__} cannot be rows of kept turns",
+        brought_back=getattr(task, "brought_back", frozenset()),
     )
 
 
