@@ -77,6 +77,11 @@ def bash(command: str = "echo [a-z]{3,9}", **more: str) -> str:
     return tool_call("bash", command=f'"{command}"', description='"d"', **more)
 
 
+def spelled(expression: str) -> str:
+    """The same, with its first mark in ordinary tokens."""
+    return f"({expression})"
+
+
 def lines(conversations: Mapping[str, Sequence[str]]) -> Narrow:
     """One expression for each turn of the conversations that hold a word; afterwards, and elsewhere, nothing."""
 
@@ -132,10 +137,10 @@ class Recorder:
         expression = self.narrow(asked)
         if expression is not None:
             options["structured_outputs"] = {"regex": expression}
-            if expression.startswith("<tool_call>"):
-                # The mark itself, and not its letters in other tokens, which only some readers take for it.
+            if "<tool_call>" in expression[:12]:
+                # The mark itself, and not its letters in other tokens, which only some readers take for it; or these.
                 mark = self.tokenizer.convert_tokens_to_ids("<tool_call>")
-                options["logit_bias"] = {str(mark): 100.0}
+                options["logit_bias"] = {str(mark): -100.0 if expression[0] == "(" else 100.0}
         return body
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
