@@ -345,7 +345,7 @@ def test_a_new_server_has_the_attributes_that_are_used() -> None:
         assert hasattr(server, name), f"{VERIFIERS}: InterceptionServer.{name}"
 
 
-def test_the_serving_of_an_environment_is_the_one_that_serving_by_role_repeats() -> None:
+def test_the_serving_of_an_environment_is_the_one_that_ours_repeats() -> None:
     source = inspect.getsource(resolve("env.Env.serving"))  # type: ignore[arg-type]
     steps = ["self.shared_tools()", "make_interception(", "self._requires_tunnel(shared)", "async with interception"]
     steps += ["self._shared_tools = shared", "self._interception = interception", "await self.start()", "yield"]
@@ -356,12 +356,12 @@ def test_the_serving_of_an_environment_is_the_one_that_serving_by_role_repeats()
 
 
 def test_a_default_of_a_node_costs_no_reading_of_a_builtins_signature() -> None:
-    """pydantic reads it anew for each node; `opencode_env.cli_agent.interception.server` has Python functions there."""
-    from opencode_env.cli_agent.interception import server
+    """pydantic reads it anew for each node; `opencode_env.compat` has Python functions there."""
+    from opencode_env import compat
     from verifiers.v1.graph import MessageNode
     from verifiers.v1.types import UserMessage
 
-    assert server
+    assert compat
     factories = [field.default_factory for field in MessageNode.model_fields.values() if field.default_factory]
     assert factories
     assert all(isinstance(factory, FunctionType) for factory in factories)

@@ -25,6 +25,8 @@ IN_THE_SANDBOX = ("mathverdict", "supervisor")
 
 ERRORS = {f"{name}.errors" for name in PACKAGES}
 """The modules with the errors of a package, which every room of it may import."""
+COMPAT = {"opencode_env.compat", "rollout_sandbox.compat"}
+"""The modules with what is done to parts of other libraries that have no hook for it."""
 READING_RUNS = ("opencode_runs.traces", "opencode_runs.console_command", "opencode_runs.progress")
 SANDBOX_FLOOR = [
     f"rollout_sandbox.{name}"
@@ -33,6 +35,7 @@ SANDBOX_FLOOR = [
 FLOORS = {
     **{name: set[str]() for name in ERRORS},
     "rollout_sandbox.errors": {"rollout_sandbox.outcomes"},
+    "opencode_env.compat": set[str](),
     "rollout_sandbox.interface": set[str](),
     "rollout_sandbox.compat": {"rollout_sandbox.interface"},
     "rollout_sandbox.toolbox": {*SANDBOX_FLOOR},
@@ -126,7 +129,7 @@ def test_there_is_no_circle_of_files() -> None:
 
 @pytest.mark.parametrize("room", FLOORS)
 def test_a_room_imports_only_the_rooms_below_it(room: str) -> None:
-    allowed = {room, *FLOORS[room]} | (ERRORS if room not in ERRORS else set())
+    allowed = {room, *FLOORS[room]} | (set() if room in ERRORS | COMPAT else ERRORS | {"opencode_env.compat"})
     wrong = {
         (module, other)
         for module in sources()
@@ -221,7 +224,7 @@ def test_imports_are_absolute_but_where_a_package_runs_on_its_own() -> None:
 
 
 def test_only_the_top_of_a_package_says_what_it_exports() -> None:
-    exporting = {module: path for module, path in sources().items() if "__all__" in path.read_text()}
+    exporting = {module: path for module, path in sources().items() if re.search("^__all__", path.read_text(), re.M)}
     assert [module for module, path in exporting.items() if path.name != "__init__.py"] == []
 
 
@@ -283,6 +286,66 @@ def test_the_errors_of_a_package_stand_in_one_module() -> None:
     assert {node.name for _, node in public if any(map(is_error, node.bases))} == set(ERRORS_ELSEWHERE)
 
 
+UNHOOKED = {
+    "opencode_rubrics.programs.call_function: eval": "the program in the sandbox that runs an answer",
+    "opencode_rubrics.programs.call_function: exec": "the program in the sandbox that runs an answer",
+    "opencode_rubrics.programs.call_function: sys.modules": "the program in the sandbox that runs an answer",
+    "opencode_rubrics.swe.foreign_program: _tests": "multi_swe_bench gives no other way to a result's tests",
+    "opencode_simulation.eval_protocol: setattr(cls)": "a world of eval-protocol's names its hooks in either base",
+    "opencode_simulation.mcp_tools: _otel": "mcp has no other name for the middleware that is left out",
+    "opencode_simulation.world: setattr(function)": "how a decorator marks a method",
+    "rollout_sandbox.confined.supervisor.container_supervisor: exec": "a program that runs programs",
+}
+"""Private parts of others that are used outside of `COMPAT`, and other magic, and why; the list only gets shorter."""
+
+MAGIC = {"__class__", "__dict__", "__bases__", "__orig_bases__", "__mro__", "__code__", "__globals__"}
+PUBLIC_WITH_A_LINE = {"_asdict", "_replace", "_fields", "_exit", "_make"}
+"""Parts of named tuples and of `os` that are meant for everybody."""
+
+
+def magic_in(module: ast.Module) -> Iterator[str]:
+    """What a module changes of classes, and what it reads or sets of others' private parts; what it defines itself is
+    its own."""
+    nodes = list(ast.walk(module))
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    own |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"}
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            stored, mine = not isinstance(node.ctx, ast.Load), ast.unparse(node.value) in ("self", "cls", "super()")
+            private = re.fullmatch(r"_[a-z]\w*", node.attr) and node.attr not in own | PUBLIC_WITH_A_LINE
+            if (node.attr in MAGIC and stored) or (private and not mine):
+                yield node.attr
+        elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith(tuple(PACKAGES)):
+            yield from (part for part in (node.module or "").split(".") if re.match("_[a-z]", part))
+            yield from (alias.name for alias in node.names if re.match("_[a-z]", alias.name))
+        elif isinstance(node, ast.Call):
+            called, first = ast.unparse(node.func), ast.unparse(node.args[0]) if node.args else ""
+            if called in ("exec", "eval", "inspect.getsource"):
+                yield called
+            elif called in ("setattr", "delattr", "object.__setattr__") or re.fullmatch(
+                r"vars\(.*\)\.(?:update|pop|setdefault|clear)", called
+            ):
+                yield f"{called}({first})" if first != "self" else ""
+            elif called == "type" and len(node.args) == 3:
+                yield "type(…, …, …)"
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            yield ast.unparse(node.value) if ast.unparse(node.value) == "sys.modules" else ""
+        elif isinstance(node, ast.ClassDef):
+            yield from (f"metaclass of {node.name}" for word in node.keywords if word.arg == "metaclass")
+
+
+def test_private_parts_of_others_are_used_in_one_module_of_a_distribution() -> None:
+    found = {
+        f"{module}: {what}"
+        for module, path in sources().items()
+        if module not in COMPAT
+        for what in magic_in(tree(path))
+        if what
+    }
+    assert found == set(UNHOOKED)
+
+
 SMALL_ON_PURPOSE = {
     "opencode_openenv.tbench2.app": "an ASGI application, which openenv.yaml names",
 }
@@ -334,6 +397,7 @@ def test_a_public_constant_has_a_name_of_its_own() -> None:
 SHARED_MODULES = {
     "app": "an OpenEnv server's application, by OpenEnv's layout",
     "client": "an OpenEnv server's client, by OpenEnv's layout",
+    "compat": "what bridges to other libraries, in each distribution that needs it",
     "config": "what a user sets of the agent, taskset, environment or sandbox in whose folder it stands",
     "env": "the environment of a package",
     "errors": "the errors of a package",

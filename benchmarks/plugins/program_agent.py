@@ -51,5 +51,5 @@ class ProgramAgentHarness(vf.Harness[ProgramAgentConfig]):
         return result
 
 
-class ProgramAgentEnv(CliAgentEnv[CliAgentEnvConfig]):
+class ProgramAgentEnv(CliAgentEnv[CliAgentEnvConfig], vf.Env[CliAgentEnvConfig]):
     """`CliAgentEnv` with nothing of its own."""

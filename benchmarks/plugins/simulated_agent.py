@@ -94,7 +94,7 @@ class NoBackend(SubprocessBackend):
         return NoSandbox(self, env=self.env if env is None else env)
 
 
-class SimulatedAgentEnv(CliAgentEnv[CliAgentEnvConfig]):
+class SimulatedAgentEnv(CliAgentEnv[CliAgentEnvConfig], vf.Env[CliAgentEnvConfig]):
     """`CliAgentEnv` whole, but for the sandbox."""
 
     @contextlib.asynccontextmanager

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any, Literal, Self
 
@@ -66,9 +67,8 @@ _FUTURE = re.compile(r"^from __future__ import", re.MULTILINE)
 
 
 def _public(module: str) -> list[str]:
-    found: dict[str, object] = {}
-    exec(f"from {module} import *", found)
-    return [name for name in found if not name.startswith("__")]
+    found = import_module(module)
+    return [name for name in getattr(found, "__all__", vars(found)) if not name.startswith("_")]
 
 
 PROMISED = {name: module for module in _MODULES for name in _public(module) if not hasattr(builtins, name)} | _NEWER

@@ -4,6 +4,10 @@ import gc
 
 import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
+from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
+from verifiers.v1.configs.env import EnvConfig
+from verifiers.v1.env import Env
+from verifiers.v1.utils.generic import concrete_type
 
 
 @pytest.mark.usefixtures("sandboxes")
@@ -15,3 +19,18 @@ async def test_a_full_collection_leaves_out_what_was_there_before_the_environmen
         assert gc.get_freeze_count() > there / 2
         assert len(gc.get_objects()) < there / 2
     assert gc.get_freeze_count() == 0
+
+
+def test_an_environment_whose_config_verifiers_would_not_find_is_refused() -> None:
+    class OwnConfig(CliAgentEnvConfig):
+        pass
+
+    with pytest.raises(TypeError, match=r"class Forgotten\(CliAgentEnv\[OwnConfig\], Env\[OwnConfig\]\)"):
+
+        class Forgotten(CliAgentEnv[OwnConfig]):
+            pass
+
+    class Named(CliAgentEnv[OwnConfig], Env[OwnConfig]):
+        pass
+
+    assert concrete_type(Named, EnvConfig, origin=Env) is OwnConfig

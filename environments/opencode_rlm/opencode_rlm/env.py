@@ -25,6 +25,7 @@ from rollout_sandbox.programs import program_text
 from verifiers.v1.agent import Agents
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig
+from verifiers.v1.env import Env
 from verifiers.v1.episode import Episode
 from verifiers.v1.errors import HarnessError
 from verifiers.v1.harness import Harness
@@ -186,7 +187,7 @@ class OpenCodeRLMHarness(OpenCodeHarness, Harness[OpenCodeRLMHarnessConfig]):
     SESSION: ClassVar[type[OpenCodeSession]] = OpenCodeRLMSession
 
 
-class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig]):
+class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig], Env[OpenCodeRLMEnvConfig]):
     """Plays the main agent in a sandbox and serves its sub-LLM calls from the `sub` seat."""
 
     SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub", "user"})

@@ -73,8 +73,12 @@ async def serve_alone(world: WorldAlone, host: str, port: int, ready: Callable[[
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
     # One that comes before uvicorn listens to it counts, too; and after it the world is still to be closed.
-    signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
+    signal.signal(signal.SIGTERM, end)
     with socket.create_server((host, port)) as listener:
         # Its connections take it over; else the body of an answer waits 40 ms for the headers' acknowledgement.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

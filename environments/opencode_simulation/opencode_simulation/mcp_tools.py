@@ -12,10 +12,12 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
+from mcp import MCPError
 from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.types import METHOD_NOT_FOUND
 
 from opencode_simulation.episode import CallKey, Episode
 from opencode_simulation.errors import CallRefused
@@ -29,13 +31,20 @@ _request: ContextVar[Request] = ContextVar("request")
 
 def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
     """Register the world's tools and resources on `mcp`."""
+    resources = declared(world, RESOURCE_URI)
 
     async def remember(ctx: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
         _request.set(ctx)
-        if ctx.method in ("initialize", "server/discover"):
-            with contextlib.suppress(CallRefused):  # said when something is called
-                (await find(ctx)).forget_calls(_client(ctx))
-        return await call_next(ctx)
+        if not resources and ctx.method.startswith("resources/"):
+            raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=ctx.method)
+        if ctx.method not in ("initialize", "server/discover"):
+            return await call_next(ctx)
+        with contextlib.suppress(CallRefused):  # said when something is called
+            (await find(ctx)).forget_calls(_client(ctx))
+        answer = await call_next(ctx)
+        if not resources:  # a server that can list them gives OpenCode three more tools, to read what is not there
+            answer["capabilities"].pop("resources", None)
+        return answer
 
     # Nobody collects spans of these calls here, and their attributes would be the agent's own words.
     mcp.middleware[:] = [one for one in mcp.middleware if not isinstance(one, OpenTelemetryMiddleware)]
@@ -43,13 +52,8 @@ def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
     for name, tool in declared(world, TOOL_NAME).items():
         description = inspect.getdoc(tool)
         mcp.add_tool(signed_tool(name, tool, find), name=name, description=description, structured_output=False)
-    resources = declared(world, RESOURCE_URI)
     for uri, method in resources.items():
         offer_resource(mcp, uri, method, find)
-    if not resources:
-        # A server that can list resources gives OpenCode three more tools, to read what is not there.
-        for method_name in ("resources/list", "resources/templates/list", "resources/read"):
-            mcp._lowlevel_server._request_handlers.pop(method_name, None)
 
 
 async def nobody(request: Request) -> Episode:

@@ -2,8 +2,9 @@
 
 Supported are 0.4.0 and everything from 0.4.1.dev86 to before 0.5; a development release between them has some of the
 changes and not others, and is refused. All else is written for 0.4.1. When 0.4.0 is dropped (docs/releases.md), this
-module goes but for `abilities_of`: what it names like verifiers is imported from there, and callers of a function say
-what its first branch says.
+module goes but for `abilities_of` and for what is done to parts of other libraries that have no hook for it, which its
+last functions name: what it names like verifiers is imported from there, and callers of a function say what its first
+branch says.
 """
 
 import asyncio
@@ -434,3 +435,31 @@ def error_body(dialect: Dialect[Any], message: str, status: int) -> dict[str, An
     else:
         said = dialect.error_body(message)
     return dict(said)
+
+
+def hidden_fields(holder: "Trace[Any, Any, Any] | VerifiersRuntime | BaseException") -> dict[str, Any]:
+    """Return what a trace, a view of a sandbox or an error carries that is in no dump.
+
+    Hook (verifiers): a mapping of `Trace` and `Runtime` for whoever plays a rollout, which views share and dumps leave
+    out.
+    """
+    fields: dict[str, Any] | None = holder.__pydantic_private__ if isinstance(holder, Trace) else vars(holder)
+    assert fields is not None
+    return fields
+
+
+def limit_connections(client: Any, most: int, kept: int) -> None:
+    """Bound the connections of a client of Prime's SDK (0.5.1) to its gateway, which reads this at its first use.
+
+    Hook (verifiers): limits in `PrimeConfig`, for the client that it makes.
+    """
+    client._max_connections, client._max_keepalive_connections = most, kept
+
+
+async def forget_access(client: Any, sandbox_id: str) -> None:
+    """Have a client of Prime's SDK (0.5.1) forget its access to one sandbox: it keeps that to every sandbox that ever
+    was, and writes all to a file each time.
+
+    Hook (prime-sandboxes): `AsyncSandboxClient.delete` that does it.
+    """
+    await client._auth_cache.invalidate(sandbox_id)

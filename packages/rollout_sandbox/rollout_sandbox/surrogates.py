@@ -60,7 +60,7 @@ def replace_surrogates(model: BaseModel) -> None:
     One anywhere in what a rollout left would end the whole evaluation. What the model said is whole since the
     interception; logs, tool output, answers, errors and what a task or a rubric wrote down come from the agent.
     """
-    for fields in (model.__dict__, model.__pydantic_extra__ or {}):
+    for fields in (vars(model), model.model_extra or {}):
         for name, value in fields.items():
             whole = _replaced(value)
             if whole is not value:

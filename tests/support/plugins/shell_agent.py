@@ -47,7 +47,7 @@ class ShellAgentEnvConfig(CliAgentEnvConfig):
     agent: vf.AgentConfig = local_seat(ShellAgentConfig(id="shell-agent"))
 
 
-class ShellAgentEnv(CliAgentEnv[ShellAgentEnvConfig]):
+class ShellAgentEnv(CliAgentEnv[ShellAgentEnvConfig], vf.Env[ShellAgentEnvConfig]):
     """All that a second agent needs, and a hook of its own."""
 
     @cleanup(priority=10)

@@ -178,7 +178,7 @@ class TaskSandbox:
         return trace
 
 
-class CheckEnv(CliAgentEnv[CliAgentEnvConfig]):
+class CheckEnv(CliAgentEnv[CliAgentEnvConfig], vf.Env[CliAgentEnvConfig]):
     """`CliAgentEnv` as far as it is needed where no agent is run."""
 
     def __init__(self, config: CliAgentEnvConfig) -> None:

@@ -10,7 +10,7 @@ import copy
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, ClassVar, Generic
@@ -53,7 +53,7 @@ from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.interception.training_client import require_trainable
-from opencode_env.cli_agent.interception_servers import serving_by_role
+from opencode_env.cli_agent.interception_servers import raise_open_files, role_interception
 from opencode_env.cli_agent.outcomes import AgentErrors, all_outcomes, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.sandboxes import provision_container, provision_local
@@ -66,6 +66,7 @@ from opencode_env.cli_agent.traces import (
     our_words_logged,
     shorten_tasks,
 )
+from opencode_env.compat import keepalive_after
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 
@@ -144,7 +145,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         class MyAgentEnvConfig(CliAgentEnvConfig):
             agent: AgentConfig = local_seat(MyHarnessConfig(id="my-agent"))
 
-        class MyAgentEnv(CliAgentEnv[MyAgentEnvConfig]): ...
+        class MyAgentEnv(CliAgentEnv[MyAgentEnvConfig], Env[MyAgentEnvConfig]): ...
 
     The configuration says which features it is composed of. Methods of the environment, the task and its rubric that
     are decorated with `opencode_rubrics.cleanup` run after scoring, highest priority first, whatever happened.
@@ -156,11 +157,14 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     """The agents whose npm packages this machine installs; an environment of one agent adds its own."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Show verifiers the config class of `CliAgentEnv[Config]`: it looks for `Env[Config]` among the bases only."""
+        """Refuse a class whose config verifiers would not find: it looks for `Env[Config]` among the bases only."""
         super().__init_subclass__(**options)
-        config = concrete_type(cls, CliAgentEnvConfig) or CliAgentEnvConfig
-        bases = cls.__dict__.get("__orig_bases__", cls.__bases__)
-        setattr(cls, "__orig_bases__", (*bases, Env[config]))  # type: ignore[valid-type]  # noqa: B010
+        named = concrete_type(cls, CliAgentEnvConfig)
+        if named is not None and named is not concrete_type(cls, EnvConfig, origin=Env):
+            config = named.__name__
+            raise TypeError(
+                f"verifiers finds no config of it: class {cls.__name__}(CliAgentEnv[{config}], Env[{config}])"
+            )
 
     def __init__(self, config: ConfigT) -> None:
         # verifiers warns that a `subprocess` runtime runs on the host; here that type is the confined sandbox.
@@ -190,12 +194,24 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     @contextlib.asynccontextmanager
     async def _served(self) -> AsyncIterator[None]:
-        async with serving_by_role(self, self.config.gateway, self._evaluation.spend):
-            gc.freeze()  # a full collection would go through the modules too: 400,000 objects, 0.2 s without a call
-            try:
-                yield
-            finally:
-                gc.unfreeze()
+        """Do what `Env.serving` of verifiers does, with role servers."""
+        raise_open_files()
+        async with self.shared_tools() as shared:
+            secrets = tuple(server.state_secret for server in shared.values() if server.state_secret)
+            outside, gateway = self._requires_tunnel(shared), self.config.gateway
+            servers = role_interception(self.config.interception, outside, secrets, gateway, self._evaluation.spend)
+            with keepalive_after(gateway.answer_after if outside else None):
+                async with servers:
+                    self._shared_tools, self._interception = shared, servers
+                    try:
+                        await self.start()
+                        with _frozen():
+                            yield
+                    finally:
+                        try:
+                            await self.stop()
+                        finally:
+                            self._shared_tools, self._interception = {}, None
 
     async def start(self) -> None:
         """Hold this process's rubrics open; a subclass that overrides it calls it.
@@ -395,6 +411,16 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
             asked = harness_binds(agent.harness, self.NPM_AGENTS) if wanted is None else wanted()
             binds: Sequence[Bind] = await asked
         return binds
+
+
+@contextlib.contextmanager
+def _frozen() -> Iterator[None]:
+    """Leave what is there out of full collections, which would go through the modules: 400,000 objects, 0.2 s."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _rubrics(task: Task[Any, Any, Any]) -> list[Rubric[Any]]:

@@ -44,6 +44,7 @@ from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, UNUSABLE
 from opencode_env.cli_agent.interception.window import ask_models, model_cards
 from opencode_env.cli_agent.seats import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.cli_agent.traces import AGENT_RECORD
+from opencode_env.compat import places_of
 from opencode_env.errors import CapReachedError, RunEndedError, UnusableEndpointError
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
@@ -412,7 +413,7 @@ class EvaluationReport(logging.Handler):
         told = (
             [] if self._limited else [f"each rollout has {DEFAULT_ROLLOUT_SECONDS:,.0f} s where its task names no time"]
         )
-        at_once = min(self._planned, self._planned if places is None else places._value)
+        at_once = min(self._planned, self._planned if places is None else places_of(places))
         if self._local and (problem := beyond_the_machine(at_once)):
             told.append(problem)
         for line in told:

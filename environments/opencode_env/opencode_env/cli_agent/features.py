@@ -13,6 +13,7 @@ from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 
 from opencode_env.cli_agent.rollout import Rollout
+from opencode_env.compat import with_methods
 
 Run = Callable[[Task[Any, Any, Any]], Awaitable[object]]
 """Runs the agent on a task, to the end of its scoring."""
@@ -47,18 +48,11 @@ class Feature:
 TaskT = TypeVar("TaskT", bound=Task[Any, Any, Any])
 
 
-def with_methods(task: TaskT, **methods: Callable[..., Any]) -> TaskT:
-    """The same task with these in place of its methods."""
-    copied = copy.copy(task)  # not made anew: a constructor may want more than the data
-    vars(copied).update(methods)
-    return copied
-
-
 def ordered_task(task: TaskT, order: SecondSandboxOptions) -> TaskT:
     """The task as it is in a box that differs so from the agent's."""
     wanted = {"image": order.image, "workdir": order.workdir}
     changes = {name: value for name, value in wanted.items() if value is not None} | dict(order.data)
     variables = {**task.runtime_env(), **order.env}
-    made = with_methods(task, runtime_env=lambda: variables)
+    made = with_methods(copy.copy(task), runtime_env=lambda: variables)
     made.data = task.data.model_copy(update=changes)
     return made

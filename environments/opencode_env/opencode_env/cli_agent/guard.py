@@ -13,7 +13,6 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from typing import Any, Generic
 
 from opencode_rubrics import Rubric, require_alive
@@ -48,7 +47,6 @@ from opencode_env.cli_agent.classification import (
     overflowed,
     require_scorable,
 )
-from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, PARTIAL, REPEATED
 from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.spelled_calls import spelled_calls
@@ -58,6 +56,7 @@ from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
+from opencode_env.compat import with_methods, with_mixin
 from opencode_env.errors import ConfigurationError
 
 ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
@@ -166,7 +165,7 @@ def guarded_task(
         """Its effects are among the files that were put there."""
 
     setup = {"setup": getattr(task, "setup_continued", no_setup)} if continued else {}
-    return with_methods(task, finalize=finalize, score=score, **setup)
+    return with_methods(copy.copy(task), finalize=finalize, score=score, **setup)
 
 
 def _neutral(task: Task[Any, Any, Any]) -> NeutralAnswer:
@@ -181,16 +180,8 @@ def _neutral(task: Task[Any, Any, Any]) -> NeutralAnswer:
 def guarded(harness: Harness[Any], *, contained: bool, agent_errors: AgentErrors = "score") -> Harness[Any]:
     """The same harness, guarded; with `contained`, also where it asks for a container: its sandbox is one."""
     copied = copy.copy(harness)  # not made anew: a constructor may want more than the configuration
-    copied.__class__ = _guarded_class(type(harness), contained, agent_errors)
-    return copied
-
-
-@cache
-def _guarded_class(harness: type[Harness[Any]], contained: bool, agent_errors: AgentErrors) -> type[Harness[Any]]:
-    bases = (harness,) if issubclass(harness, GuardedHarness) else (GuardedHarness, harness)
     needs = harness.NEEDS_CONTAINER and not contained
-    members = {"NEEDS_CONTAINER": needs, "agent_errors": agent_errors, "__module__": harness.__module__}
-    return type(harness.__name__, bases, members)
+    return with_mixin(copied, GuardedHarness, NEEDS_CONTAINER=needs, agent_errors=agent_errors)
 
 
 class GuardedSession(HarnessSession):

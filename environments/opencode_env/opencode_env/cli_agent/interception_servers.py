@@ -1,7 +1,7 @@
 """Serves an environment by `RoleInterceptionServer`s, whatever `--env.interception` says.
 
-verifiers builds its servers inside `make_interception` and its pools, with no way in; so `serving_by_role` is
-`Env.serving` once more with our classes in the places of verifiers' own.
+verifiers builds its servers inside `make_interception` and its pools, with no way in: an `Env.make_interception` to
+override would end the pools here, and `CliAgentEnv._served`.
 """
 
 import logging
@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from verifiers.v1.env import Env
 from verifiers.v1.interception import (
     ElasticInterceptionPool,
     ElasticInterceptionPoolConfig,
@@ -22,7 +21,6 @@ from verifiers.v1.interception import (
     StaticInterceptionPool,
     StaticInterceptionPoolConfig,
 )
-from verifiers.v1.interception import server as verifiers_server
 from verifiers.v1.interception.base import Slot
 from verifiers.v1.interception.tunnel import PrimeTunnelConfig
 from verifiers.v1.session import RolloutSession
@@ -98,42 +96,6 @@ def role_interception(
         return RoleStaticPool(config, *options, **ours)
     assert isinstance(config, ElasticInterceptionPoolConfig)
     return RoleElasticPool(config, *options, **ours)
-
-
-@asynccontextmanager
-async def serving_by_role(env: Env[Any], gateway: GatewayConfig, on_call: OnCall) -> AsyncIterator[None]:
-    """Hold an environment's serving resources, with role servers: what `Env.serving` of verifiers 0.4 does."""
-    raise_open_files()
-    async with env.shared_tools() as shared:
-        state_secrets = tuple(server.state_secret for server in shared.values() if server.state_secret)
-        outside = env._requires_tunnel(shared)
-        interception = role_interception(env.config.interception, outside, state_secrets, gateway, on_call)
-        async with _answering_after(gateway.answer_after if outside else None), interception:
-            env._shared_tools = shared
-            env._interception = interception
-            try:
-                await env.start()
-                yield
-            finally:
-                try:
-                    await env.stop()
-                finally:
-                    env._shared_tools = {}
-                    env._interception = None
-
-
-_GRACE = "KEEPALIVE_GRACE_SECONDS"
-
-
-@asynccontextmanager
-async def _answering_after(seconds: float | None) -> AsyncIterator[None]:
-    """Let verifiers' servers keep the connection of a streamed call alive from `seconds` on: a constant of theirs."""
-    before = getattr(verifiers_server, _GRACE)
-    setattr(verifiers_server, _GRACE, before if seconds is None else seconds)
-    try:
-        yield
-    finally:
-        setattr(verifiers_server, _GRACE, before)
 
 
 def raise_open_files() -> None:

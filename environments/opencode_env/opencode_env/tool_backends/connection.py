@@ -43,6 +43,7 @@ from mcp.types import (
 from verifiers.v1.errors import ToolsetError
 from verifiers.v1.utils.aio import run_shielded
 
+from opencode_env.compat import close_pipes
 from opencode_env.listed_tools import all_tools, described
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
@@ -405,5 +406,4 @@ async def _ended(process: Process, ends: Sequence[asyncio.Task[None]]) -> None:
     for task in (ending, *ends):
         task.cancel()
     await asyncio.gather(ending, *ends, return_exceptions=True)
-    # asyncio closes the pipes at the end of its stdout only, which what the program left running can hold.
-    process._transport.close()  # type: ignore[attr-defined]
+    close_pipes(process)

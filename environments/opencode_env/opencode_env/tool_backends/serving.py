@@ -9,6 +9,7 @@ through one HTTP server of this process, the bridge.
 
 import asyncio
 import contextlib
+import copy
 import json
 import logging
 import secrets
@@ -32,8 +33,8 @@ from verifiers.v1.task import Task
 from verifiers.v1.trace import Trace
 from verifiers.v1.utils.decorators import invoke
 
-from opencode_env.cli_agent.features import with_methods
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.compat import with_methods
 from opencode_env.errors import BrokenBackendError
 from opencode_env.tool_backends.backend_file import read_backends
 from opencode_env.tool_backends.connection import BackendConnection, BackendServer, connected, text_result
@@ -209,7 +210,7 @@ def equipped_task(task: Task[Any, Any, Any], tools: RolloutTools) -> Task[Any, A
         if tools.failure is not None:
             raise tools.failure
 
-    return with_methods(task, setup=setup, toolsets=toolsets, hooks=hooks, finalize=finalize)
+    return with_methods(copy.copy(task), setup=setup, toolsets=toolsets, hooks=hooks, finalize=finalize)
 
 
 class ToolBackends:

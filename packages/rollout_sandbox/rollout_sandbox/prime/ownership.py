@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 from prime_sandboxes import APIClient, APIError, CreateSandboxRequest, Sandbox, SandboxClient
 
+from rollout_sandbox.compat import forget_access
 from rollout_sandbox.errors import SandboxAccessError
 from rollout_sandbox.prime.queue import StartRecord, recorded
 from rollout_sandbox.prime.sdk_errors import http_status, kind_of, reason_of, repeated
@@ -202,8 +203,7 @@ class OwnedClient:
             self._ownership.over()
         else:
             self._ownership.look_for_late(deleted=True)
-        # By itself the SDK (0.5.1) keeps the access to every sandbox that ever was, and writes all to a file each time.
-        await self._client._auth_cache.invalidate(sandbox_id)
+        await forget_access(self._client, sandbox_id)
 
 
 def report_left(sandbox: str, own: Ownership, reason: str) -> None:

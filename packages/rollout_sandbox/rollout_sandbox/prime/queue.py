@@ -28,6 +28,7 @@ from verifiers.v1.runtimes.limiters import creation_limiter
 from verifiers.v1.trace import Trace
 from verifiers.v1.utils.scope import run_scope
 
+from rollout_sandbox.compat import limit_connections
 from rollout_sandbox.prime.sdk_errors import TOO_MANY, surely_refused
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.prime")
@@ -184,8 +185,7 @@ def prepare(client: AsyncSandboxClient, most: int) -> None:
         return
     _PREPARED.add(client)
     kept = min(most, _MOST_KEPT)
-    # The SDK (0.5.1) reads these when the gateway is first used; whoever makes the client, which is verifiers, may say.
-    client._max_connections, client._max_keepalive_connections = most, kept
+    limit_connections(client, most, kept)
     made = client.client.client
     client.client.client = httpx.AsyncClient(
         headers=made.headers,

@@ -353,10 +353,7 @@ class PrimeSandboxBackend(PrimeBackend):
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
         async with classified():
-            opened: RuntimeProcess = await super().exec(runtime, argv, env)
-        for name in ("kill", "terminate"):
-            setattr(opened, name, _signalling(getattr(opened, name)))
-        return opened
+            return _PrimeProcess(await super().exec(runtime, argv, env))
 
     async def prepare_execution(self, routes: list[str] | None, network: NetworkPolicyConfig | None = None) -> None:
         enforce = super().prepare_execution
@@ -428,17 +425,34 @@ class OwnedPrimeBackend(PrimeSandboxBackend):
         await super().start()
 
 
-def _signalling(send: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    """Send a signal to a process; a refusal is an error of its kind."""
+class _PrimeProcess(RuntimeProcess):
+    """A process; a refusal to send it a signal is an error of its kind."""
 
-    async def told() -> None:
+    def __init__(self, inner: RuntimeProcess) -> None:
+        self._inner = inner
+        self.stdout, self.stderr = inner.stdout, inner.stderr
+
+    async def write(self, data: bytes) -> None:
+        await self._inner.write(data)
+
+    async def wait(self) -> int:
+        return await self._inner.wait()
+
+    async def poll(self) -> int | None:
+        return await self._inner.poll()
+
+    async def terminate(self) -> None:
+        await self._signal(self._inner.terminate)
+
+    async def kill(self) -> None:
+        await self._signal(self._inner.kill)
+
+    async def _signal(self, send: Callable[[], Awaitable[None]]) -> None:
         async with classified():
             try:
                 await send()
             except SDK_ERRORS as error:
                 raise SandboxError(f"a process could not be signalled: {error}") from error
-
-    return told
 
 
 @contextlib.asynccontextmanager

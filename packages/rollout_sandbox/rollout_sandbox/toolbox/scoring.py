@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import verifiers.v1 as vf
 
-from rollout_sandbox.compat import abilities_of
+from rollout_sandbox.compat import abilities_of, hidden_fields
 from rollout_sandbox.errors import ScoringError, ScoringTimeout
 
 ErrorT = TypeVar("ErrorT", bound=BaseException)
@@ -51,20 +51,20 @@ def not_the_agents() -> Iterator[None]:
 
 def exempt(error: ErrorT) -> ErrorT:
     """The same error, which from now on is not the agent's, also where another is raised from it."""
-    setattr(error, _EXEMPT, True)
+    hidden_fields(error)[_EXEMPT] = True
     return error
 
 
 def not_exempt(error: BaseException) -> None:
     """Take that off an error again: who raised it may keep it, and raise it over what another agent made."""
-    vars(error).pop(_EXEMPT, None)
+    hidden_fields(error).pop(_EXEMPT, None)
 
 
 def is_exempt(error: BaseException) -> bool:
     """Whether an error, or one behind it, is `exempt`, or says that this machine ran out of disk, memory, descriptors
     or processes. In an error of a sandbox only descriptors count: its disk and memory may be the agent's to fill."""
     behind = causes(error)
-    if any(hasattr(one, _EXEMPT) for one in behind):
+    if any(_EXEMPT in hidden_fields(one) for one in behind):
         return True
     known = _DESCRIPTORS if any(isinstance(one, vf.SandboxError) for one in behind) else _RESOURCES
     return any(_exhausted(one, known) for one in behind)
@@ -245,12 +245,12 @@ class _Clock:
 def attach(scoring: Scoring, holder: vf.Trace[Any, Any, Any] | vf.Runtime, *, agents: bool = False) -> None:
     """Let whoever is handed a trace, or a sandbox or a view of it, find the state of its rollout; `agents` is the
     sandbox in which the agent works."""
-    _fields(holder).update({_STATE: scoring, _AGENTS: agents})
+    hidden_fields(holder).update({_STATE: scoring, _AGENTS: agents})
 
 
 def attached(holder: vf.Trace[Any, Any, Any] | vf.Runtime) -> Scoring | None:
     """The state of the rollout that a trace or a sandbox is of; None where nobody has attached one."""
-    found: Scoring | None = _fields(holder).get(_STATE)
+    found: Scoring | None = hidden_fields(holder).get(_STATE)
     return found
 
 
@@ -261,7 +261,7 @@ def scoring_of(holder: vf.Trace[Any, Any, Any] | vf.Runtime) -> Scoring:
 
 def command_time(runtime: vf.Runtime) -> contextlib.AbstractContextManager[None]:
     """Count the time of a command as the agent's in the sandbox in which the agent worked."""
-    return scoring_of(runtime).agents_time() if _fields(runtime).get(_AGENTS) else contextlib.nullcontext()
+    return scoring_of(runtime).agents_time() if hidden_fields(runtime).get(_AGENTS) else contextlib.nullcontext()
 
 
 async def end_agent(runtime: vf.Runtime) -> None:
@@ -270,9 +270,3 @@ async def end_agent(runtime: vf.Runtime) -> None:
     if sandbox.can_end_agent:
         with scoring_of(runtime).agents_time():
             await sandbox.end_agent_processes()
-
-
-def _fields(holder: Any) -> dict[str, Any]:
-    fields: dict[str, Any] | None = holder.__pydantic_private__ if isinstance(holder, vf.Trace) else vars(holder)
-    assert fields is not None
-    return fields

@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 from pydantic import model_validator
 from rollout_sandbox.compat import OPENCODE_HARNESSES
 from verifiers.v1.configs.agent import AgentConfig
+from verifiers.v1.env import Env
 from verifiers.v1.harnesses.null import NullHarnessConfig
 
 from opencode_env.agents.named.npm import NPM_AGENTS, NpmAgents, NpmTree, agent_tree
@@ -59,7 +60,7 @@ class OpenCodeEnvConfig(CliAgentEnvConfig):
         )
 
 
-class OpenCodeEnv(CliAgentEnv[OpenCodeEnvConfig]):
+class OpenCodeEnv(CliAgentEnv[OpenCodeEnvConfig], Env[OpenCodeEnvConfig]):
     """Runs OpenCode on each task in a sandbox of its own and scores where it worked."""
 
     SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"user"})

@@ -24,6 +24,7 @@ from verifiers.v1.clients import (
     TrainClientConfig,
     resolve_client,
 )
+from verifiers.v1.clients.base import build_async_httpx
 from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.dialects import Dialect
 from verifiers.v1.errors import ProviderError, RolloutError, model_error
@@ -37,6 +38,7 @@ from opencode_env.cli_agent.interception.key_masking import Masking, keys_of
 from opencode_env.cli_agent.interception.served_dialect import call_of
 from opencode_env.cli_agent.interception.training_client import with_lenient_renderer
 from opencode_env.cli_agent.interception.window import AnswerLimits
+from opencode_env.compat import replace_content, response_of, send_through
 from opencode_env.errors import NoJsonError
 
 
@@ -53,7 +55,10 @@ class EndpointClient(Client):
         if isinstance(http, httpx.AsyncClient):
             http.event_hooks = {"response": [_keep_refusal, _make_whole]}
         elif isinstance(http, AsyncOpenAI):
-            http._client.event_hooks = {"response": [_name_tokens]}  # there is no public way
+            naming = build_async_httpx(config)
+            naming.event_hooks = {"response": [_name_tokens]}
+            inner: Any = self._inner
+            inner.client = http.with_options(http_client=naming)
 
     async def get_response(
         self,
@@ -209,7 +214,7 @@ async def _make_whole(response: httpx.Response) -> None:
             whole = whole_json(json.loads(response.content))
         except (ValueError, RecursionError):
             return  # the engine says what is wrong with it
-        response._content = json.dumps(whole).encode()  # which httpx returns from here on; there is no public way
+        replace_content(response, json.dumps(whole).encode())
 
 
 _TOKEN_ID = re.compile(rb'"token_id"\s*:\s*(\d+)')
@@ -218,7 +223,7 @@ _TOKEN_ID = re.compile(rb'"token_id"\s*:\s*(\d+)')
 async def _name_tokens(response: httpx.Response) -> None:
     """Give the tokens of an engine's log-probabilities the form that renderers reads: vLLM 0.32 sends their ids."""
     if b'"token_id"' in await response.aread():
-        response._content = _TOKEN_ID.sub(rb'"token":"token_id:\1"', response.content)
+        replace_content(response, _TOKEN_ID.sub(rb'"token":"token_id:\1"', response.content))
 
 
 MOST_IDLE = 16
@@ -279,8 +284,7 @@ class EndpointHttp(EvalClient):
         url = httpx.URL(config.base_url)
         if url.query:  # such as ?api-version=…: it belongs behind every path
             self.base_url, self.client.params = str(url.copy_with(query=None)), url.params
-        # Proxies of the environment stay; there is no public way to keep them.
-        self.client._transport = Connections()
+        send_through(self.client, Connections())
         self._url: Callable[[str], Any] = lru_cache(httpx.URL)
         self._made: dict[tuple[object, ...], httpx.Headers] = {}
 
@@ -325,8 +329,8 @@ async def _keep_refusal(response: httpx.Response) -> None:
 def is_framed(reply: RelayReply) -> bool:
     """Whether the end of a reply that was read without an error is that of its answer: a body that ends with its
     connection may have been cut."""
-    response = getattr(reply.close, "__self__", None)  # verifiers hands on no more of it
-    headers = response.headers if isinstance(response, httpx.Response) else {}
+    response = response_of(reply)
+    headers = {} if response is None else response.headers
     return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "")
 
 

@@ -1,8 +1,7 @@
 """`RoleInterceptionServer`: verifiers' interception server behind a gateway, with a second session for sub-LLM calls.
 
-Private parts of verifiers are used here and in `served_dialect.py` only, pinned by `tests/test_contract.py`:
-`_handler_for`, `_aux_handler_for`, `_session_for`, `record_call`, `sessions`, `stack`, `runner`, `tunnel`; and
-aiohttp's `_read_bytes`.
+Private methods of verifiers are overridden here and in `served_dialect.py` only, pinned by `tests/test_contract.py`:
+`_handler_for`, `_aux_handler_for`, `_session_for`, `record_call`; used are `sessions`, `stack`, `runner`, `tunnel`.
 """
 
 import asyncio
@@ -12,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from types import FunctionType
 from typing import Any
 
 from aiohttp import web
@@ -20,7 +18,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from pydantic_core import to_json
 from verifiers.v1.clients import BaseClientConfig, Client
 from verifiers.v1.dialects import DIALECTS, Dialect
-from verifiers.v1.graph import MessageNode
 from verifiers.v1.interception import (
     InterceptionServer,
 )
@@ -46,6 +43,7 @@ from opencode_env.cli_agent.interception.key_masking import Masking, keys_of
 from opencode_env.cli_agent.interception.request_steps import BODY_IDLE_SECONDS
 from opencode_env.cli_agent.interception.served_dialect import call_of, served
 from opencode_env.cli_agent.interception.tunnel import watched
+from opencode_env.compat import request_with, serve_through, share_state
 from opencode_env.errors import RequestRefused
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
@@ -56,25 +54,13 @@ Serve = Callable[[Call], Awaitable[web.StreamResponse]]
 OnCall = Callable[[ModelCall], None]
 
 
-def _in_python(factory: Callable[..., Any]) -> Callable[[], Any]:
-    return lambda: factory()  # noqa: PLW0108 - a Python function is what is wanted
-
-
-for _field in MessageNode.model_fields.values():
-    # pydantic reads the signature of a default factory anew for each node that is made, and a builtin's by parsing its
-    # text beside a copy of sys.modules: a fifth of a call's CPU. That it remembers them, as it does for private
-    # attributes since 2.14.4 (pydantic #13376), would end this loop.
-    if _field.default_factory is not None and not isinstance(_field.default_factory, FunctionType):
-        _field.default_factory = _in_python(_field.default_factory)
-
-
 class MainSession(RolloutSession):
     """A view of the session that serves a rollout's main calls: whatever is set on one of them is set on both.
     verifiers looks in every request for tool results that a hook put in the place of the tool's own, and hashes the
     whole history twice for it, also where there are none; that it does not would end this class."""
 
     def __init__(self, session: RolloutSession, left: TraceBytes) -> None:
-        self.__dict__ = session.__dict__
+        share_state(self, session)
         self.left = left
 
     async def rewrite_request(
@@ -138,15 +124,18 @@ class RoleInterceptionServer(InterceptionServer):
         """Let all requests that belong to no rollout, or to nothing that is served, share one CPU budget: whoever sends
         them waits for the others of their kind, and for nobody else's."""
         paths = frozenset(one.canonical for one in app.router.resources())
-        budget, serve = CpuBudget(), server.request_handler
+        budget = CpuBudget()
 
-        async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            if not (self._is_health_check(request) or (request.path in paths and self._knows_sender(request))):
-                await budget.wait()
-                budget.charge_refusal()
-            return await serve(request)
+        def held_back(serve: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> Any:
+            async def handler(request: web.BaseRequest) -> web.StreamResponse:
+                if not (self._is_health_check(request) or (request.path in paths and self._knows_sender(request))):
+                    await budget.wait()
+                    budget.charge_refusal()
+                return await serve(request)
 
-        server.request_handler = handler
+            return handler
+
+        serve_through(server, held_back)
         logging.getLogger("aiohttp.server").addFilter(_is_our_fault)
 
     def _is_health_check(self, request: web.BaseRequest) -> bool:
@@ -278,8 +267,7 @@ class RoleInterceptionServer(InterceptionServer):
             return web.json_response({"error": "this agent's tool calls are not asked about"}, status=404)
 
         async def ask(call: Call) -> web.StreamResponse:
-            copied = request.clone()
-            copied._read_bytes = call.server_body
+            copied = request_with(request, call.server_body, request.headers)
             return await super(RoleInterceptionServer, self).handle_tool(copied)
 
         return await self._serve_json(Call(request, DIALECTS[0], gateway), path.TOOL, ask)
@@ -314,9 +302,9 @@ class RoleInterceptionServer(InterceptionServer):
 def _passed_on(call: Call, body: bytes) -> web.Request:
     """The request of a call as verifiers' server shall see it: for the session of its bearer, with this body, which it
     parses and takes the digest of for a retry's; a call's own body goes on in its dialect (see `served_dialect.py`)."""
-    passed_on = call.request.clone(headers=[("Authorization", f"Bearer {call.bearer}"), *call.headers])
+    headers = [("Authorization", f"Bearer {call.bearer}"), *call.headers]
+    passed_on = request_with(call.request, body, headers)
     passed_on[CALL] = call
-    passed_on._read_bytes = body
     return passed_on
 
 

@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 from pydantic import ConfigDict
@@ -26,6 +25,8 @@ from verifiers.v1.clients import (
 )
 from verifiers.v1.clients.train import ElasticRendererPool
 from verifiers.v1.errors import EnvError
+
+from opencode_env.compat import with_mixin
 
 NAMELESS = "unknown"
 """Tool of a call that names none: an agent says that there is no such tool, and which there are."""
@@ -47,18 +48,21 @@ class LenientRenderer:
 
     config_class = LenientRendererConfig
 
-    def __new__(cls, tokenizer: Tokenizer, config: LenientRendererConfig) -> Any:
+    def __call__(self, tokenizer: Tokenizer, config: LenientRendererConfig) -> Any:
         """The renderer; still of its own type, by which renderers and verifiers ask what it can do."""
-        renderer: Any = create_renderer(tokenizer, config.own, chat_template_kwargs=config.model_extra)
-        own: type[Renderer] = type(renderer)
-        renderer.__class__ = _lenient_class(own)
-        renderer.read_with = tokenizer
-        return renderer
+        renderer = create_renderer(tokenizer, config.own, chat_template_kwargs=config.model_extra)
+        made: Any = with_mixin(renderer, _Lenient)
+        made.read_with = tokenizer
+        return made
+
+
+lenient_renderer = LenientRenderer()
+"""What `CustomRendererConfig` names by its import path."""
 
 
 def lenient(own: RendererConfig | None) -> CustomRendererConfig:
     """The configuration of a model's renderer, made lenient."""
-    path = f"{LenientRenderer.__module__}.{LenientRenderer.__qualname__}"
+    path = f"{LenientRenderer.__module__}.lenient_renderer"
     return CustomRendererConfig.model_validate({"name": "custom", "import_path": path, "own": own})
 
 
@@ -122,11 +126,6 @@ class _Lenient:
         for entries in (bridged.token_ids, bridged.message_indices, bridged.sampled_mask, bridged.is_content):
             del entries[len(prompt) + len(said) - 1 : len(prompt) + len(said)]
         return bridged
-
-
-@cache
-def _lenient_class(own: type[Renderer]) -> type[_Lenient]:
-    return type(own.__name__, (_Lenient, own), {"__module__": own.__module__})
 
 
 def _handed_on(call: ParsedToolCall, offered: Collection[str]) -> ParsedToolCall:
