@@ -21,7 +21,7 @@ from opencode_rubrics.swe.foreign_parsers import foreign_of
 from opencode_rubrics.swe.grading import Change, Grade, grade, untouched_box
 from opencode_rubrics.swe.parsers import PARSERS
 from opencode_rubrics.swe.problem import SweProblem
-from opencode_rubrics.swe.reader import Reader, reader
+from opencode_rubrics.swe.reader import ReadingProcess, reader
 from opencode_rubrics.swe.transfer import archive, ignored_paths, listing
 
 SWE_KEY = "swe"
@@ -137,7 +137,7 @@ async def _changed(
             return Change(**await reading.ask("change", originals=originals))
 
 
-async def _files(reading: Reader, runtime: vf.Runtime, workdir: str, asked: dict[str, Any]) -> dict[str, Any]:
+async def _files(reading: ReadingProcess, runtime: vf.Runtime, workdir: str, asked: dict[str, Any]) -> dict[str, Any]:
     if asked["refused"]:
         raise TreeError(asked["refused"])
     return await reading.ask("files", archive=await archive(runtime, workdir, asked["names"]))

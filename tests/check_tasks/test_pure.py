@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opencode_env.check_tasks.check import Results, TaskFinding, TaskReport, misfits, table, tight
+from opencode_env.check_tasks.check import SavedReports, TaskFinding, TaskReport, misfits, table, tight
 from opencode_env.check_tasks.leaks import (
     MAX_SEARCHED_BYTES,
     change_of,
@@ -29,7 +29,7 @@ from opencode_env.check_tasks.leaks import (
     words_of,
 )
 from opencode_env.errors import GoldError
-from opencode_env.taskset.gold import Gold, gold_of, near_misses
+from opencode_env.taskset.gold import GoldSolution, gold_of, near_misses
 
 from tests.check_tasks.planted import CODE, FIXED, PATCH
 
@@ -39,14 +39,14 @@ def data(**fields: Any) -> Any:
 
 
 def test_a_gold_solution_is_found_by_its_form() -> None:
-    def found(value: Any, rubric: str = "verify-commands", path: str | None = None) -> Gold | None:
+    def found(value: Any, rubric: str = "verify-commands", path: str | None = None) -> GoldSolution | None:
         return gold_of(data(info={"gold": value}, verify=["x"]), rubric, path, None, None)
 
-    assert found("make it") == Gold(commands=["make it"])
-    assert found(["a", "b"]) == Gold(commands=["a", "b"])
-    assert found({"x.py": "1"}) == Gold(files={"x.py": "1"})
-    assert found(PATCH) == Gold(patch=PATCH)
-    assert found("print(1)", "code-tests", "answer.py") == Gold(files={"answer.py": "print(1)"})
+    assert found("make it") == GoldSolution(commands=["make it"])
+    assert found(["a", "b"]) == GoldSolution(commands=["a", "b"])
+    assert found({"x.py": "1"}) == GoldSolution(files={"x.py": "1"})
+    assert found(PATCH) == GoldSolution(patch=PATCH)
+    assert found("print(1)", "code-tests", "answer.py") == GoldSolution(files={"answer.py": "print(1)"})
     assert found(None) is None
     with pytest.raises(GoldError, match='column "gold" is not a solution'):
         found(7)
@@ -55,16 +55,16 @@ def test_a_gold_solution_is_found_by_its_form() -> None:
 def test_the_answer_is_the_solution_where_answers_are_scored() -> None:
     prose = {"solution": "First, we add."}
     for rubric in ("answer", "hybrid-math", "remote-hybrid-math", "judge"):
-        assert gold_of(data(answer="4", info=prose), rubric, "answer.txt", None, None) == Gold(answer="4")
+        assert gold_of(data(answer="4", info=prose), rubric, "answer.txt", None, None) == GoldSolution(answer="4")
     named = gold_of(data(answer="4", info=prose, verify=["x"]), "answer", "a", "solution", None)
-    assert named == Gold(commands=["First, we add."])
+    assert named == GoldSolution(commands=["First, we add."])
 
 
 def test_a_task_directorys_solution_is_a_script(tmp_path: Path) -> None:
     (tmp_path / "solution").mkdir()
     (tmp_path / "solution" / "solve.sh").write_text("#!/bin/sh\ntrue\n")
     found = gold_of(data(tests="staged"), "task-tests", None, None, tmp_path)
-    assert found == Gold(directory=tmp_path / "solution", script="solve.sh")
+    assert found == GoldSolution(directory=tmp_path / "solution", script="solve.sh")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_task_directorys_solution_is_a_script(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_near_miss_of_an_answer_has_another_digit(answer: str, near: str | None) -> None:
-    missed = [gold.answer for _, gold in near_misses(Gold(answer=answer))]
+    missed = [gold.answer for _, gold in near_misses(GoldSolution(answer=answer))]
     assert missed == ([near] if near else ["3^{10}"] if answer == "2^{10}" else [])
 
 
@@ -84,7 +84,7 @@ def test_a_near_miss_of_a_patch_lacks_a_hunk_and_applies(tmp_path: Path) -> None
     git = f"diff --git a/box.py b/box.py\nindex 1..2 100644\n{PATCH}"
     git += "diff --git a/new.txt b/new.txt\nnew file mode 100644\n--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+new\n"
     for patch, expected in ((PATCH, 2), (git, 3), ("@@".join(PATCH.split("@@")[:3]), 0)):
-        missed = [gold.patch for _, gold in near_misses(Gold(patch=patch))]
+        missed = [gold.patch for _, gold in near_misses(GoldSolution(patch=patch))]
         assert len(missed) == expected
         for number, text in enumerate(missed):
             place = tmp_path / f"{expected}-{number}"
@@ -148,18 +148,18 @@ def test_limits_that_do_not_fit_are_told() -> None:
 
 def test_results_are_kept_and_not_made_again(tmp_path: Path) -> None:
     path = tmp_path / "out" / "results.jsonl"
-    results = Results(path)
+    results = SavedReports(path)
     good = TaskReport(key="a", hash="1", options="o", findings=[TaskFinding(kind="flaky", told="it varies\nmuch")])
     failed = TaskReport(key="b", hash="1", options="o", error="SandboxError: no")
     for report in (good, failed):
         results.add(report)
     with path.open("ab") as file:
         file.write('{"key": "é'.encode()[:-1])  # cut off, within a letter
-    again = Results(path)
+    again = SavedReports(path)
     assert again.done("a", "1", "o") == good
     assert [again.done(*key) for key in (("a", "2", "o"), ("a", "1", "p"), ("b", "1", "o"))] == [None] * 3
     again.add(TaskReport(key="c", hash="1", options="o"))
-    assert Results(path).done("c", "1", "o") is not None
+    assert SavedReports(path).done("c", "1", "o") is not None
     shown = table([good, failed])
     assert "a  flaky  it varies much" in shown
     assert shown.splitlines()[-1] == "2 tasks, 1 with findings: error 1, flaky 1"

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
-from opencode_openenv.rollout_engine import Engine
+from opencode_openenv.rollout_engine import RolloutEngine
 from opencode_openenv.settings import ServerConfig
 
 from tests.support.openenv_server import RunningServer, openenv_server
@@ -19,7 +19,7 @@ def server(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest_asyncio.fixture
-async def engine(sandboxes: None) -> AsyncIterator[Engine]:
+async def engine(sandboxes: None) -> AsyncIterator[RolloutEngine]:
     """An open engine of default settings."""
-    async with Engine(ServerConfig().environment()).open() as opened:
+    async with RolloutEngine(ServerConfig().environment()).open() as opened:
         yield opened

@@ -6,7 +6,7 @@ from typing import Any
 from opencode_env.scripted_model import RecordedRequest, Reply, ScriptedModel
 from opencode_openenv.model_calls import resolve_endpoint
 from opencode_openenv.result import RolloutResult
-from opencode_openenv.rollout_engine import Engine
+from opencode_openenv.rollout_engine import RolloutEngine
 from opencode_openenv.spec import RolloutSpec
 
 from tests.support.replies import bash
@@ -16,7 +16,7 @@ DONE = Reply(text="done")
 
 
 async def play(
-    engine: Engine, *commands: str | Reply, seen: list[RecordedRequest] | None = None, **arguments: Any
+    engine: RolloutEngine, *commands: str | Reply, seen: list[RecordedRequest] | None = None, **arguments: Any
 ) -> RolloutResult:
     """Run a rollout whose agent runs these commands, one per turn, and ends; `seen` gets what the model was asked."""
     steps: Sequence[Reply] = [bash(command) if isinstance(command, str) else command for command in commands]

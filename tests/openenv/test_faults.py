@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from opencode_openenv import RolloutResult
-from opencode_openenv.rollout_engine import Engine
+from opencode_openenv.rollout_engine import RolloutEngine
 
 from tests.openenv.playing import play
 from tests.support.machine import patience
@@ -16,7 +16,7 @@ from tests.support.waiting import within_a_limit
 pytestmark = pytest.mark.usefixtures("light_opencode")
 
 
-async def test_faults_are_in_the_result_and_time_limits_hold(engine: Engine) -> None:
+async def test_faults_are_in_the_result_and_time_limits_hold(engine: RolloutEngine) -> None:
     """All at once, because most of them wait for something."""
 
     async def limited(seconds: float) -> RolloutResult:

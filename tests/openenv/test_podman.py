@@ -1,7 +1,7 @@
 """A call on a server whose rollouts run in containers."""
 
 import pytest
-from opencode_openenv.rollout_engine import Engine
+from opencode_openenv.rollout_engine import RolloutEngine
 from opencode_openenv.settings import ServerConfig
 
 from tests.openenv.playing import play
@@ -15,7 +15,7 @@ async def test_a_rollout_in_a_container_of_the_callers_image(
 ) -> None:
     monkeypatch.setenv("OPENCODE_OPENENV_TOKEN", "a-long-token")
     config = ServerConfig.model_validate({"runtime": {"type": "podman", "image": "no-such-image"}})
-    async with Engine(config.environment()).open() as engine:
+    async with RolloutEngine(config.environment()).open() as engine:
         result = await play(
             engine,
             f"cp ../given made; {PLANTS['a link above it']}",

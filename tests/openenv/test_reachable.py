@@ -8,7 +8,7 @@ import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy
 from opencode_openenv.model_calls import ModelEndpoint
 from opencode_openenv.result import RolloutResult
-from opencode_openenv.rollout_engine import Engine
+from opencode_openenv.rollout_engine import RolloutEngine
 from opencode_openenv.service import RolloutService
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
@@ -16,7 +16,7 @@ from opencode_openenv.spec import RolloutSpec
 from tests.support.user_home import closed_port
 
 
-class CountingEngine(Engine):
+class CountingEngine(RolloutEngine):
     """One that only counts what it is to run."""
 
     started = 0

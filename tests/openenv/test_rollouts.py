@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from opencode_env.scripted_model import RecordedRequest
-from opencode_openenv.rollout_engine import Engine
+from opencode_openenv.rollout_engine import RolloutEngine
 
 from tests.openenv.playing import play
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("light_opencode")
 REWARD = "/home/user/logs/verifier/reward.txt"
 
 
-async def test_a_failed_setup_skips_agent_and_verify_and_gives_no_reward(engine: Engine) -> None:
+async def test_a_failed_setup_skips_agent_and_verify_and_gives_no_reward(engine: RolloutEngine) -> None:
     seen: list[RecordedRequest] = []
     setup = ["true", "echo why >&2; exit 3", "touch /home/user/never"]
     result = await play(engine, seen=seen, setup=setup, verify=["true"])
@@ -24,7 +24,7 @@ async def test_a_failed_setup_skips_agent_and_verify_and_gives_no_reward(engine:
     assert result.stop_condition == "error"
 
 
-async def test_the_directories_mean_what_they_did(engine: Engine) -> None:
+async def test_the_directories_mean_what_they_did(engine: RolloutEngine) -> None:
     result = await play(
         engine,
         "pwd > where.txt",
@@ -36,12 +36,12 @@ async def test_the_directories_mean_what_they_did(engine: Engine) -> None:
     assert result.reward == 1.0
 
 
-async def test_without_verify_commands_there_is_no_reward(engine: Engine) -> None:
+async def test_without_verify_commands_there_is_no_reward(engine: RolloutEngine) -> None:
     result = await play(engine, "true")
     assert (result.reward, result.error, result.stop_condition) == (None, None, "agent_completed")
 
 
-async def test_a_reward_that_a_verify_command_wrote_goes_before_the_share(engine: Engine) -> None:
+async def test_a_reward_that_a_verify_command_wrote_goes_before_the_share(engine: RolloutEngine) -> None:
     result = await play(engine, "true", verify=[f"echo 0.25 > {REWARD}", "true"])
     assert (result.reward, result.reward_note) == (0.25, "")
     for odd in ("nan", "inf", "yes"):
@@ -49,7 +49,7 @@ async def test_a_reward_that_a_verify_command_wrote_goes_before_the_share(engine
         assert (result.reward, bool(result.reward_note)) == (0.0, True)
 
 
-async def test_a_reward_beyond_the_bounds_counts_where_the_caller_named_none(engine: Engine) -> None:
+async def test_a_reward_beyond_the_bounds_counts_where_the_caller_named_none(engine: RolloutEngine) -> None:
     """Clients of OpenEnv's own server know of no bounds: they would see a 0 without a reason."""
     for written in (7.0, -2.5):
         old = await play(engine, "true", verify=[f"echo {written} > {REWARD}"])
@@ -76,25 +76,25 @@ PLANTS = {
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-async def test_a_planted_reward_counts_for_nothing(engine: Engine, plant: str) -> None:
+async def test_a_planted_reward_counts_for_nothing(engine: RolloutEngine, plant: str) -> None:
     result = await play(engine, PLANTS[plant], verify=[f"test ! -e {REWARD}", f"echo 0.5 > {REWARD}"])
     # It is gone before the first verify command, and keeps none from writing the real one.
     assert [command.exit_code for command in result.verify_results] == [0, 0]
     assert (result.reward, result.reward_note) == (0.5, "")
 
 
-async def test_a_planted_reward_is_not_read_where_no_command_writes_one(engine: Engine) -> None:
+async def test_a_planted_reward_is_not_read_where_no_command_writes_one(engine: RolloutEngine) -> None:
     result = await play(engine, PLANTS["a file at the real place"], verify=["false"])
     assert result.reward == 0.0
 
 
-async def test_agent_code_kept_apart_cannot_write_the_reward(engine: Engine) -> None:
+async def test_agent_code_kept_apart_cannot_write_the_reward(engine: RolloutEngine) -> None:
     cheat = f"echo 1 > {REWARD}; echo 1 > /logs/verifier/reward.txt; ls /logs; exit 0"
     result = await play(engine, f"echo {cheat!r} > cheat.sh", verify=["run-agent-code sh workdir/cheat.sh", "false"])
     assert result.reward == 0.5
 
 
-async def test_files_are_the_texts_of_the_work_directory_and_no_links(engine: Engine) -> None:
+async def test_files_are_the_texts_of_the_work_directory_and_no_links(engine: RolloutEngine) -> None:
     made = [
         "mkdir -p a/b; echo one > one.txt; echo two > a/two.txt; echo deep > a/b/deep.txt",
         "ln -s /etc/passwd passwd; ln -s ../given a/given; mkfifo pipe; printf 'a\\0b' > binary",
@@ -110,12 +110,12 @@ async def test_files_are_the_texts_of_the_work_directory_and_no_links(engine: En
     assert len(many.files) == 32
 
 
-async def test_a_work_directory_that_became_a_link_shows_no_files(engine: Engine) -> None:
+async def test_a_work_directory_that_became_a_link_shows_no_files(engine: RolloutEngine) -> None:
     result = await play(engine, "cd /; rm -rf /home/user/workdir && ln -s /etc /home/user/workdir", verify=["true"])
     assert (result.files, result.reward) == ({}, 1.0)
 
 
-async def test_the_callers_key_enters_no_sandbox_and_no_result(engine: Engine) -> None:
+async def test_the_callers_key_enters_no_sandbox_and_no_result(engine: RolloutEngine) -> None:
     key = "sk-a-callers-very-own-key"
     seen: list[RecordedRequest] = []
     look = "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; grep -rs sk-a-call /tmp /home /app"
@@ -127,7 +127,7 @@ async def test_the_callers_key_enters_no_sandbox_and_no_result(engine: Engine) -
     assert not any("sk-a-callers-very" in text for text in told)
 
 
-async def test_what_is_asked_of_the_endpoint_are_the_arguments(engine: Engine) -> None:
+async def test_what_is_asked_of_the_endpoint_are_the_arguments(engine: RolloutEngine) -> None:
     seen: list[RecordedRequest] = []
     await play(engine, seen=seen, max_tokens_cap=77, top_logprobs=3, disable_thinking=True)
     (body,) = [recorded.body for recorded in seen]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from opencode_openenv.model_calls import ModelEndpoint
 from opencode_openenv.result import RolloutResult
-from opencode_openenv.rollout_engine import Engine
+from opencode_openenv.rollout_engine import RolloutEngine
 from opencode_openenv.service import RolloutService
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
@@ -88,7 +88,7 @@ def test_the_environment_has_the_servers_runtime_and_harness(monkeypatch: pytest
 )
 async def test_wrong_arguments_are_refused_before_anything_starts(wrong: dict[str, Any], told: str) -> None:
     config = ServerConfig(max_tokenizers=0)
-    service = RolloutService(Engine(config.environment()), config)
+    service = RolloutService(RolloutEngine(config.environment()), config)
     with pytest.raises(ValueError, match=r"^invalid argument") as refusal:
         await service.run({**CALL, **wrong})
     assert told in str(refusal.value)
@@ -106,7 +106,7 @@ def test_recursive_agents_are_served_by_the_environment_that_has_them() -> None:
         ServerConfig(include_sub_llm_in_trajectory=True)
 
 
-class BrokenEngine(Engine):
+class BrokenEngine(RolloutEngine):
     """One whose rollouts fail in a way that nobody thought of."""
 
     async def rollout(self, spec: RolloutSpec, endpoint: ModelEndpoint) -> RolloutResult:
@@ -125,7 +125,7 @@ async def test_what_the_infrastructure_does_is_in_the_result(listening: dict[str
     assert (result.reward, result.stop_condition, result.error) == (None, "error", "ValueError: no such thing")
 
 
-class SilentEngine(Engine):
+class SilentEngine(RolloutEngine):
     """One whose rollouts do not end by themselves."""
 
     def __init__(self, config: Any) -> None:

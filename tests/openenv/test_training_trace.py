@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from opencode_openenv.model_calls import resolve_endpoint
 from opencode_openenv.result import RolloutResult, flat_sequence
-from opencode_openenv.rollout_engine import Engine
+from opencode_openenv.rollout_engine import RolloutEngine
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
 
@@ -30,7 +30,7 @@ print(len(trace.turns))
 
 
 async def trained(
-    engine: Engine, directory: Path, policy: Policy, verify: list[str]
+    engine: RolloutEngine, directory: Path, policy: Policy, verify: list[str]
 ) -> tuple[RolloutResult, TokenEngine]:
     """A rollout that is asked token by token."""
     tokenizer = save_tokenizer(directory)
@@ -42,7 +42,7 @@ async def trained(
 
 
 async def test_a_training_trace_is_what_the_engine_saw_and_sampled(
-    engine: Engine, tmp_path: Path, newest_python: Path
+    engine: RolloutEngine, tmp_path: Path, newest_python: Path
 ) -> None:
     family = Qwen3(thinks=True)
     lines = [
@@ -84,7 +84,7 @@ async def test_sub_calls_are_turns_of_their_own_role_and_train_where_the_server_
         return lines(model, prompt) if "<tools>" in prompt else Says(family.answer("seven", reasoning="I guess."))
 
     config = ServerConfig(env_id="opencode-rlm", include_sub_llm_in_trajectory=trains)
-    async with Engine(config.environment()).open() as engine:
+    async with RolloutEngine(config.environment()).open() as engine:
         result, tokens = await trained(engine, tmp_path, policy, ["true"])
     assert (result.reward, result.error, result.training_trace_reason) == (1.0, None, "")
     assert result.training_trace is not None
@@ -102,7 +102,7 @@ async def test_sub_calls_are_turns_of_their_own_role_and_train_where_the_server_
     assert flat.dropped_turns == 1
 
 
-async def test_without_token_ids_there_is_no_training_trace_and_a_reason(engine: Engine) -> None:
+async def test_without_token_ids_there_is_no_training_trace_and_a_reason(engine: RolloutEngine) -> None:
     result = await play(engine, "true")
     assert result.training_trace is None
     assert "token_ids" in result.training_trace_reason

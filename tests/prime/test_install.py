@@ -26,7 +26,7 @@ from opencode_env.agents.opencode.builds import (
 from opencode_env.agents.opencode.install import (
     TOLD_AFTER,
     InstallRecord,
-    Traffic,
+    InstallTraffic,
     configured_registry,
     downloads,
     install,
@@ -244,7 +244,7 @@ async def test_a_sandbox_that_ends_under_the_install_keeps_the_reason_by_which_r
 
 
 def test_the_same_bytes_again_and_again_are_spoken_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    traffic = Traffic()
+    traffic = InstallTraffic()
     with caplog.at_level(logging.WARNING):
         for _ in range(2 * TOLD_AFTER):
             traffic.count(InstallRecord("download", 60_000_000), "registry.example", chosen=False)

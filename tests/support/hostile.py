@@ -33,7 +33,7 @@ from opencode_rubrics.code_problem import CodeTest, same_output, same_result
 from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
 from opencode_rubrics.math.worker_pool import RulesResult
 from opencode_rubrics.swe.file_tree import (
-    File,
+    FileContent,
     TreeEntry,
     TreeError,
     _named,
@@ -43,7 +43,7 @@ from opencode_rubrics.swe.file_tree import (
     unfit,
     unpacked,
 )
-from opencode_rubrics.swe.split import Splitter
+from opencode_rubrics.swe.split import PathSplitter
 from opencode_runs.console_command import printable, printable_json, short
 from opencode_runs.report.exporting import _markdown
 from opencode_runs.report.masking import Masker
@@ -375,7 +375,7 @@ def _listing(text: str) -> bytes:
 
 
 def _archive(text: str) -> bytes:
-    return packed({"a.py": File(text.encode(errors="replace"))})
+    return packed({"a.py": FileContent(text.encode(errors="replace"))})
 
 
 def _split(text: str) -> object:
@@ -383,7 +383,7 @@ def _split(text: str) -> object:
     tree = {name: TreeEntry("1") for name in names}
     with suppress(TreeError):
         changed_paths({}, tree)
-    splitter = Splitter(PROBLEM.row_paths, {}, tree)
+    splitter = PathSplitter(PROBLEM.row_paths, {}, tree)
     return [splitter.kind(name) for name in names], unfit({}, tree, ())
 
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 
 import pytest
-from opencode_rubrics.swe.file_tree import File, TreeEntry, changed_paths, packed_below, parents, unfit
+from opencode_rubrics.swe.file_tree import FileContent, TreeEntry, changed_paths, packed_below, parents, unfit
 from opencode_rubrics.swe.parsers import PARSERS, decided
 from opencode_rubrics.swe.problem import SweProblem
-from opencode_rubrics.swe.split import Splitter, configures_tests, signs_of
+from opencode_rubrics.swe.split import PathSplitter, configures_tests, signs_of
 from opencode_rubrics.swe.suite_verdict import agreed, judge, read_record
 
 from tests.support.sizes import size
@@ -66,12 +66,12 @@ PROBLEM = SweProblem(command="pytest >>>>> End Test Output", fail_to_pass=["t.py
 
 
 def signs(text: str) -> object:
-    return signs_of({}, {"a.py": File(text.encode())})
+    return signs_of({}, {"a.py": FileContent(text.encode())})
 
 
 def settings(text: str) -> object:
     names = ("pyproject.toml", "setup.cfg", "package.json")
-    return [configures_tests(name, None, File(text.encode())) for name in names]
+    return [configures_tests(name, None, FileContent(text.encode())) for name in names]
 
 
 def logs(text: str) -> object:
@@ -159,7 +159,9 @@ def test_paths_take_as_long_as_they_are_many() -> None:
         return {f"json{number % 7}/{'d/' * 40}{number}/json.py": TreeEntry("1") for number in range(count)}
 
     def split(found: dict[str, TreeEntry]) -> object:
-        splitter = Splitter(PROBLEM.row_paths, found, {**found, **{f"json/{path}": TreeEntry("1") for path in found}})
+        splitter = PathSplitter(
+            PROBLEM.row_paths, found, {**found, **{f"json/{path}": TreeEntry("1") for path in found}}
+        )
         other, gone = changed_paths({}, found)
         kinds = [splitter.kind(f"json/{path}") for path in found]
         return kinds, unfit(found, other, gone), [*map(parents, found)]

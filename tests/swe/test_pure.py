@@ -13,12 +13,20 @@ from typing import Any, cast
 
 import pytest
 from opencode_env.taskset import DatasetError
-from opencode_rubrics.swe.file_tree import File, TreeEntry, TreeError, changed_paths, packed_below, read_listing, unfit
+from opencode_rubrics.swe.file_tree import (
+    FileContent,
+    TreeEntry,
+    TreeError,
+    changed_paths,
+    packed_below,
+    read_listing,
+    unfit,
+)
 from opencode_rubrics.swe.grading import installs, parted, script_of
 from opencode_rubrics.swe.parsers import EXIT_TEST, PARSERS, StatusByName, decided
 from opencode_rubrics.swe.problem import SweProblem, paths_of_patch
 from opencode_rubrics.swe.programs import argv_of
-from opencode_rubrics.swe.split import Splitter, configures_tests, signs_of
+from opencode_rubrics.swe.split import PathSplitter, configures_tests, signs_of
 from opencode_rubrics.swe.suite_verdict import PytestSession, agreed, judge, read_record, states_of
 from opencode_swe.forms import reversed_patch
 
@@ -361,13 +369,13 @@ def test_a_path_is_told_by_its_name_and_by_the_row(kind: str) -> None:
     )
     before = {"run_it.sh": TreeEntry("1"), "venv2/pyvenv.cfg": TreeEntry("1"), "queue/old.py": TreeEntry("1")}
     after = dict.fromkeys((path for paths in KINDS.values() for path in paths.split()), TreeEntry("2"))
-    splitter = Splitter(problem.row_paths, before, after)
+    splitter = PathSplitter(problem.row_paths, before, after)
     assert {path: splitter.kind(path) for path in KINDS[kind].split()} == dict.fromkeys(KINDS[kind].split(), kind)
 
 
 def test_the_part_of_a_configuration_that_a_runner_reads_decides() -> None:
     def changes(path: str, before: str, after: str) -> bool:
-        return configures_tests(path, File(before.encode()), File(after.encode()))
+        return configures_tests(path, FileContent(before.encode()), FileContent(after.encode()))
 
     assert not changes("pyproject.toml", "[project]\nname='a'\n", "[project]\nname='b'\n")
     assert changes("pyproject.toml", "", "[tool.pytest.ini_options]\naddopts='-p cheat'\n")
@@ -422,11 +430,11 @@ def test_files_stand_on_a_trace_by_their_digest() -> None:
 
 
 def test_signs_of_meddling_are_in_added_lines_alone() -> None:
-    old = {"a.py": File(b"import sys\nsys.exit(1)\n")}
-    assert signs_of(old, {"a.py": File(b"sys.exit(1)\nimport sys\nx = 1\n")}) == []
-    new = {"a.py": File(b"import sys\nsys.exit(1)\nimport _pytest\nos._exit(0)\n"), "b": File(b"\0")}
+    old = {"a.py": FileContent(b"import sys\nsys.exit(1)\n")}
+    assert signs_of(old, {"a.py": FileContent(b"sys.exit(1)\nimport sys\nx = 1\n")}) == []
+    new = {"a.py": FileContent(b"import sys\nsys.exit(1)\nimport _pytest\nos._exit(0)\n"), "b": FileContent(b"\0")}
     assert signs_of(old, new) == ["pytest: a.py", "exits: a.py", "binary: b"]
-    made_of = {"pkg/setup.py": File(b"import pickle\n"), "z.txt": File(b"x" * (5 << 20))}
+    made_of = {"pkg/setup.py": FileContent(b"import pickle\n"), "z.txt": FileContent(b"x" * (5 << 20))}
     assert signs_of({}, made_of) == ["imports: pkg/setup.py", "installs: pkg/setup.py", "large: z.txt"]
 
 

@@ -16,7 +16,7 @@ from opencode_rubrics import ScoringError, SweTestsConfig
 from opencode_rubrics.swe import grading
 from opencode_rubrics.swe.grading import Change, SuiteRun, grade, run_suite
 from opencode_rubrics.swe.problem import SweProblem
-from opencode_rubrics.swe.reader import Reader
+from opencode_rubrics.swe.reader import ReadingProcess
 from rollout_sandbox.errors import ScoringTimeout
 from rollout_sandbox.toolbox.bounded_file import read_bounded
 from rollout_sandbox.toolbox.command import CommandResult
@@ -227,10 +227,10 @@ def _problem(task: OpenCodeTask) -> SweProblem:
 
 async def test_reading_what_a_suite_left_is_the_agents_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A log can take the parser of another package, which knows no limit but ours, as long as it wants."""
-    (task,), ask = tasks_of([swelego(CALCULATOR)], tmp_path), Reader.ask
+    (task,), ask = tasks_of([swelego(CALCULATOR)], tmp_path), ReadingProcess.ask
     scoring, seen = Watched(), list[tuple[str, str]]()
 
-    async def asked(reader: Reader, call: str, **content: Any) -> dict[str, Any]:
+    async def asked(reader: ReadingProcess, call: str, **content: Any) -> dict[str, Any]:
         seen.append((call, scoring.where))
         return await ask(reader, call, **content)
 
@@ -238,7 +238,7 @@ async def test_reading_what_a_suite_left_is_the_agents_time(monkeypatch: pytest.
         seen.append(("left", scoring.where))
         return await read_bounded(*arguments)
 
-    monkeypatch.setattr(Reader, "ask", asked)
+    monkeypatch.setattr(ReadingProcess, "ask", asked)
     monkeypatch.setattr(grading, "read_bounded", read)
     async with environment().box(task) as box:
         attach(scoring, box.runtime)

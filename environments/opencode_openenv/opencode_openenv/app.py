@@ -22,7 +22,7 @@ from pydantic import PrivateAttr
 
 from opencode_openenv.openenv_server import OpenEnvServer
 from opencode_openenv.result import RolloutResult
-from opencode_openenv.rollout_engine import Engine
+from opencode_openenv.rollout_engine import RolloutEngine
 from opencode_openenv.service import RolloutService
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec
@@ -122,7 +122,7 @@ class OpenCodeEnvironment(MCPEnvironment):
 
 
 async def _start(config: ServerConfig, resources: AsyncExitStack) -> FastAPI:
-    engine = await resources.enter_async_context(Engine(config.environment()).open())
+    engine = await resources.enter_async_context(RolloutEngine(config.environment()).open())
     service = RolloutService(engine, config)
     resources.push_async_callback(service.stop)
     # OpenEnv 0.4.1 reads fields by the names that they had before MCP's SDK 2.

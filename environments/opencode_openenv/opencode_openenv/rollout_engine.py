@@ -63,7 +63,7 @@ class LentKeys:
                 del self._uses[name], os.environ[name]
 
 
-class Engine:
+class RolloutEngine:
     """Runs rollouts while it is open (`async with engine.open()`); many at once."""
 
     def __init__(self, config: EnvConfig) -> None:
@@ -71,7 +71,7 @@ class Engine:
         self._keys = LentKeys()
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator["Engine"]:
+    async def open(self) -> AsyncIterator["RolloutEngine"]:
         """Hold what rollouts share; a `SandboxError` where the confined local sandbox does not work here."""
         async with self._env.serving():
             yield self

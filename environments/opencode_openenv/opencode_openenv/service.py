@@ -22,7 +22,7 @@ from verifiers.v1.runtimes import SubprocessConfig
 
 from opencode_openenv.model_calls import ModelEndpoint, client_of, resolve_endpoint
 from opencode_openenv.result import RolloutResult
-from opencode_openenv.rollout_engine import Engine
+from opencode_openenv.rollout_engine import RolloutEngine
 from opencode_openenv.settings import ServerConfig
 from opencode_openenv.spec import RolloutSpec, read_arguments
 
@@ -101,7 +101,7 @@ _STOPPING = "the server is shutting down"
 
 
 class RolloutService:
-    def __init__(self, engine: Engine, config: ServerConfig) -> None:
+    def __init__(self, engine: RolloutEngine, config: ServerConfig) -> None:
         self._engine = engine
         self._config = config
         self._free = asyncio.Semaphore(config.max_concurrent)

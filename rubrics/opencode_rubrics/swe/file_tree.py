@@ -44,7 +44,7 @@ class TreeEntry:
 
 
 @dataclass(frozen=True)
-class File:
+class FileContent:
     """A file or link with its content."""
 
     content: bytes = b""
@@ -107,9 +107,9 @@ def parents(path: str) -> Iterable[str]:
     return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
-def unpacked(packed: bytes, tree: Tree, wanted: Collection[str]) -> dict[str, File]:
+def unpacked(packed: bytes, tree: Tree, wanted: Collection[str]) -> dict[str, FileContent]:
     """The regular files of an archive, as long as they fit into the bound."""
-    found: dict[str, File] = {}
+    found: dict[str, FileContent] = {}
     left = MAX_CHANGE
     try:
         with gzip.open(io.BytesIO(packed)) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
@@ -122,13 +122,13 @@ def unpacked(packed: bytes, tree: Tree, wanted: Collection[str]) -> dict[str, Fi
                     break
                 content = archive.extractfile(member)
                 assert content is not None
-                found[path] = File(content.read(), executable=tree[path].executable)
+                found[path] = FileContent(content.read(), executable=tree[path].executable)
     except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError):
         pass  # cut at its bound, or no archive: what is missing is told
     return found
 
 
-def packed(files: Mapping[str, File]) -> bytes:
+def packed(files: Mapping[str, FileContent]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1, format=tarfile.GNU_FORMAT) as archive:
         # Links last: nothing is written through one.

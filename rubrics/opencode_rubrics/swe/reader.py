@@ -35,7 +35,7 @@ main(int(sys.argv[2]))
 """
 
 
-class Reader:
+class ReadingProcess:
     """The running process; made by `reader`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -64,7 +64,7 @@ class Reader:
 
 
 @asynccontextmanager
-async def reader(cpu_seconds: int = CPU_SECONDS) -> AsyncIterator[Reader]:
+async def reader(cpu_seconds: int = CPU_SECONDS) -> AsyncIterator[ReadingProcess]:
     """A process that reads, for as long as the body."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", "-c", _START, str(Path(__file__).parents[1]), str(cpu_seconds)),
@@ -77,7 +77,7 @@ async def reader(cpu_seconds: int = CPU_SECONDS) -> AsyncIterator[Reader]:
         start_new_session=True,
     )
     try:
-        yield Reader(process)
+        yield ReadingProcess(process)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

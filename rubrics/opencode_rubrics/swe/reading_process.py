@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from opencode_rubrics.swe.file_tree import (
     MAX_NAMES,
     MAX_PATHS,
-    File,
+    FileContent,
     TreeError,
     changed_paths,
     joined,
@@ -29,7 +29,7 @@ from opencode_rubrics.swe.file_tree import (
     unfit,
     unpacked,
 )
-from opencode_rubrics.swe.split import RowPaths, Splitter, configures_tests, signs_of, split_paths
+from opencode_rubrics.swe.split import PathSplitter, RowPaths, configures_tests, signs_of, split_paths
 from opencode_rubrics.swe.suite_verdict import Suite, judge, passed_alone
 
 CPU_SECONDS = 60
@@ -50,13 +50,13 @@ class ChangeReader:
         """Return what must be taken out: `names`, of them `new` ones; `refused` says why it is too much."""
         self._before, self._after = map(read_listing, (before, after))
         other, gone = changed_paths(self._before, self._after)
-        splitter = Splitter(row, self._before, self._after)
+        splitter = PathSplitter(row, self._before, self._after)
         self._new, self._lost = split_paths(splitter, other), split_paths(splitter, gone)
         return self._asked(self._new["solution"])
 
     def _asked(self, paths: list[str]) -> Result:
         self._links = {
-            path: File(target=entry.target) for path in paths if (entry := self._after[path]).target is not None
+            path: FileContent(target=entry.target) for path in paths if (entry := self._after[path]).target is not None
         }
         self._wanted = [path for path in paths if path not in self._links]
         names, refused = joined(self._wanted, "\n"), ""
@@ -89,7 +89,11 @@ class ChangeReader:
         """Return what is put into an untouched sandbox, and what is told of it."""
         known = {path for path in self._judged if path in self._before}
         old = unpacked(originals, self._before, known)
-        old |= {path: File(target=self._before[path].target) for path in known if self._before[path].target is not None}
+        old |= {
+            path: FileContent(target=self._before[path].target)
+            for path in known
+            if self._before[path].target is not None
+        }
         configuring = {path for path in self._judged if configures_tests(path, old.get(path), self._files.get(path))}
         files = {path: file for path, file in self._files.items() if path not in configuring}
         gone = [path for path in self._lost["solution"] if path not in configuring]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, TypedDict
 
-from opencode_rubrics.swe.file_tree import File, Tree, parents
+from opencode_rubrics.swe.file_tree import FileContent, Tree, parents
 
 _TEST_FOLDERS = {"tests", "test", "__tests__", "testdata", "spec"}
 _TEST_NAME = re.compile(
@@ -77,7 +77,7 @@ class RowPaths(TypedDict):
     command: str
 
 
-class Splitter:
+class PathSplitter:
     """Tells for one row and its untouched tree what a path is."""
 
     def __init__(self, row: RowPaths, before: Tree, after: Tree) -> None:
@@ -116,7 +116,7 @@ class Splitter:
         return bool(module) and top not in self._before
 
 
-def split_paths(splitter: Splitter, paths: Iterable[str]) -> dict[str, list[str]]:
+def split_paths(splitter: PathSplitter, paths: Iterable[str]) -> dict[str, list[str]]:
     """The paths by what they are."""
     found: dict[str, list[str]] = {"solution": [], "test": [], "environment": []}
     for path in paths:
@@ -124,13 +124,13 @@ def split_paths(splitter: Splitter, paths: Iterable[str]) -> dict[str, list[str]
     return found
 
 
-def configures_tests(path: str, before: File | None, after: File | None) -> bool:
+def configures_tests(path: str, before: FileContent | None, after: FileContent | None) -> bool:
     """Whether another content of this file changes how tests run: a part of it that a runner reads differs."""
     read = _READERS.get(path.rpartition("/")[2])
     return read is not None and read(_text(before)) != read(_text(after))
 
 
-def _text(file: File | None) -> str:
+def _text(file: FileContent | None) -> str:
     return "" if file is None else file.content.decode(errors="replace")
 
 
@@ -183,7 +183,7 @@ def _of_package(text: str) -> Any:
 _READERS = {"pyproject.toml": _of_toml, "setup.cfg": _of_ini, "tox.ini": _of_ini, "package.json": _of_package}
 
 
-def signs_of(before: Mapping[str, File], after: Mapping[str, File]) -> list[str]:
+def signs_of(before: Mapping[str, FileContent], after: Mapping[str, FileContent]) -> list[str]:
     """Return what the added lines of a change touch of what judges it, as `kind: path`, at most 50: a metric, and no
     verdict.
 

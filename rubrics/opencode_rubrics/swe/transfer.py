@@ -15,7 +15,7 @@ from rollout_sandbox.toolbox.checked_run import require_alive, run_for
 from opencode_rubrics.swe.file_tree import (
     MAX_CHANGE,
     MAX_PATHS,
-    File,
+    FileContent,
     Tree,
     TreeEntry,
     TreeError,
@@ -95,8 +95,8 @@ async def list_tree(runtime: vf.Runtime, directory: str) -> dict[str, TreeEntry]
     return read_listing(await listing(runtime, directory))
 
 
-async def take_files(runtime: vf.Runtime, directory: str, tree: Tree, paths: Collection[str]) -> dict[str, File]:
+async def take_files(runtime: vf.Runtime, directory: str, tree: Tree, paths: Collection[str]) -> dict[str, FileContent]:
     """The content of these paths of a sandbox without an agent; a `TreeError` if they are too large."""
-    links = {path: File(target=tree[path].target) for path in paths if tree[path].target is not None}
+    links = {path: FileContent(target=tree[path].target) for path in paths if tree[path].target is not None}
     wanted = [path for path in paths if path not in links]
     return {**links, **unpacked(await archive(runtime, directory, joined(wanted, "\n")), tree, wanted)}

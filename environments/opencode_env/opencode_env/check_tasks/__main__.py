@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_rubrics.swe.file_tree import MAX_CHANGE, File, TreeError
+from opencode_rubrics.swe.file_tree import MAX_CHANGE, FileContent, TreeError
 from opencode_rubrics.swe.grading import gold_run, stage_tests
 from opencode_rubrics.swe.parsers import PARSERS, decided
 from opencode_rubrics.swe.problem import SweProblem
@@ -36,7 +36,7 @@ from verifiers.v1.cli.resolve import narrow_config, plugin_errors
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.task import Task
 
-from opencode_env.check_tasks.check import Check, CheckEnv, Results, TaskCheck, TaskReport, TaskSandbox, table
+from opencode_env.check_tasks.check import Check, CheckEnv, SavedReports, TaskCheck, TaskReport, TaskSandbox, table
 from opencode_env.errors import FolderError
 from opencode_env.taskset import DatasetError, OpenCodeTask
 
@@ -135,14 +135,14 @@ def _write(folder: Path, name: str, text: str | bytes, *, executable: bool = Fal
     path.chmod(0o755 if executable else 0o644)
 
 
-def _write_files(folder: Path, files: Mapping[str, File]) -> None:
+def _write_files(folder: Path, files: Mapping[str, FileContent]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path, file in files.items():
         if file.target is None:
             _write(folder, path, file.content, executable=file.executable)
 
 
-def _write_tests(folder: Path, problem: SweProblem, workdir: str, tests: Mapping[str, File]) -> None:
+def _write_tests(folder: Path, problem: SweProblem, workdir: str, tests: Mapping[str, FileContent]) -> None:
     fields = problem.model_dump(
         include={"parser", "fail_to_pass", "pass_to_pass", "exact", "skipped_is_kept", "fail_only"}
     )
@@ -239,7 +239,7 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[TaskReport]
 
     env = CheckEnv(config)
     digest = _digest(options, config)
-    results = Results(options.results) if options.results else None
+    results = SavedReports(options.results) if options.results else None
     reports: dict[int, TaskReport] = {}
     progress = Progress("checking", 0, "tasks")
     places = asyncio.Semaphore(options.jobs)

@@ -47,7 +47,7 @@ from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.seats import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.errors import GoldError
 from opencode_env.taskset import OpenCodeTask
-from opencode_env.taskset.gold import SOLUTION, Gold, apply_gold, gold_of, near_misses, trace_for
+from opencode_env.taskset.gold import SOLUTION, GoldSolution, apply_gold, gold_of, near_misses, trace_for
 
 Kind = Literal[
     "untouched-passes",
@@ -98,7 +98,7 @@ class Check(Protocol):
         """Do all of it."""
 
 
-class Results:
+class SavedReports:
     """The reports in a JSONL file; those of the same task, content and options are not made again."""
 
     def __init__(self, path: Path) -> None:
@@ -335,7 +335,7 @@ class TaskCheck:
         self._steady(firsts, agains, "untouched")
         return readable
 
-    async def _golden(self, gold: Gold) -> list[Secret]:
+    async def _golden(self, gold: GoldSolution) -> list[Secret]:
         firsts, agains, changes = [], [], []
         for number in range(self._repeats):
             async with self._env.box(self._task, gold.directory) as box:
@@ -376,7 +376,7 @@ class TaskCheck:
             order = "in another order" if len(self._task.data.verify) > 1 else "a second time"
             self._note("order-dependent", f"{what}, a sandbox scores {firsts[0]:g}, and scored {order} {agains[0]:g}")
 
-    async def _missed(self, gold: Gold) -> None:
+    async def _missed(self, gold: GoldSolution) -> None:
         for name, miss in near_misses(gold):
             async with self._env.box(self._task) as box:
                 try:
@@ -387,13 +387,13 @@ class TaskCheck:
             if reward > (_CLOSE if miss.answer is not None else 1 - _CLOSE):
                 self._note("near-miss-passes", f"{name} scores {reward:g}")
 
-    async def _apply(self, gold: Gold, box: TaskSandbox) -> None:
+    async def _apply(self, gold: GoldSolution, box: TaskSandbox) -> None:
         await apply_gold(gold, box.agents, box.trace, box.workdir, self._answer_path, box.agent_seconds)
 
     def _reordered(self) -> OpenCodeTask:
         return self._task.with_data(verify=list(reversed(self._task.data.verify)))
 
-    def _search(self, readable: ReadableTexts, gold: Gold | None, changes: list[Secret]) -> None:
+    def _search(self, readable: ReadableTexts, gold: GoldSolution | None, changes: list[Secret]) -> None:
         prompt = self._task.data.prompt_text
         golden = [secret_of(name, text) for name, text in (gold.texts if gold else {}).items()]
         secrets = [*changes, *self._hidden(), *golden]

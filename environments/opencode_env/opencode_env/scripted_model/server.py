@@ -53,7 +53,7 @@ class PlannedReply:
     request: ChatRequest
     reply: Reply
     faults: Sequence[Fault]
-    envelope: wire.Envelope
+    envelope: wire.ReplyFields
     prompt_tokens: int
     chunk_characters: int
     window: int | None
@@ -475,7 +475,7 @@ class ScriptedModel:
         faults = self._attempts.faults_of(request, reply)
         kinds = {fault.kind for fault in faults}
         counted = Usage(prompt_tokens=prompt_tokens, completion_tokens=tokens_of(reply.characters))
-        envelope = wire.Envelope(
+        envelope = wire.ReplyFields(
             id=f"chatcmpl-scripted-{next(self._numbers)}",
             created=int(time.time()),
             conversation=request.conversation,

@@ -43,7 +43,7 @@ Json = dict[str, JsonValue]
 
 
 @dataclass(frozen=True)
-class Envelope:
+class ReplyFields:
     """Holds what surrounds a reply: its id, its time (Unix seconds), its usage and what its faults leave out."""
 
     id: str
@@ -117,17 +117,17 @@ def first_pieces(pieces: Iterable[ReplyPiece], characters: int) -> Iterator[Repl
         yield piece
 
 
-def chunk(envelope: Envelope, delta: Json, logprobs: Json | None, finish_reason: str | None = None) -> Json:
+def chunk(envelope: ReplyFields, delta: Json, logprobs: Json | None, finish_reason: str | None = None) -> Json:
     choice: Json = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
     return {**envelope.head("chat.completion.chunk"), "choices": [choice]}
 
 
-def usage_chunk(envelope: Envelope) -> Json:
+def usage_chunk(envelope: ReplyFields) -> Json:
     """The last chunk of a stream that was asked to include the usage."""
     return {**envelope.head("chat.completion.chunk"), "choices": [], "usage": _usage(envelope.usage)}
 
 
-def delta_of(envelope: Envelope, reply: Reply, piece: ReplyPiece) -> Json:
+def delta_of(envelope: ReplyFields, reply: Reply, piece: ReplyPiece) -> Json:
     """The `delta` object of a piece."""
     if piece.kind is PieceKind.TOOL_CALL:
         function: Json = {"name": reply.tool_calls[piece.index].name, "arguments": ""}
@@ -138,7 +138,7 @@ def delta_of(envelope: Envelope, reply: Reply, piece: ReplyPiece) -> Json:
     return {reply.reasoning_key if piece.kind is PieceKind.REASONING else piece.kind.value: piece.text}
 
 
-def completion(envelope: Envelope, reply: Reply, logprobs: Logprobs) -> Json:
+def completion(envelope: ReplyFields, reply: Reply, logprobs: Logprobs) -> Json:
     """The body of a non-streaming answer."""
     message: Json = {"role": "assistant", "content": reply.text or (None if reply.tool_calls else "")}
     if reply.reasoning:
@@ -152,7 +152,7 @@ def completion(envelope: Envelope, reply: Reply, logprobs: Logprobs) -> Json:
     return body if envelope.usage is None else {**body, "usage": _usage(envelope.usage)}
 
 
-def _tool_call(envelope: Envelope, reply: Reply, index: int) -> Json:
+def _tool_call(envelope: ReplyFields, reply: Reply, index: int) -> Json:
     call = reply.tool_calls[index]
     function: Json = {"name": call.name, "arguments": call.arguments_json}
     return {**envelope.tool_call_id(reply, index), "type": "function", "function": function}

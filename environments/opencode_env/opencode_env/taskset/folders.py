@@ -35,7 +35,7 @@ _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMG])B?", re.IGNORECA
 _MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
 
 
-class Network(BaseModel, frozen=True, extra="ignore"):
+class NetworkSection(BaseModel, frozen=True, extra="ignore"):
     """A section that may bound the network."""
 
     network_mode: str | None = None
@@ -50,7 +50,7 @@ class Network(BaseModel, frozen=True, extra="ignore"):
         return {"public": ["*"], "no-network": []}.get(self.network_mode, self.allowed_hosts)
 
 
-class Environment(Network):
+class EnvironmentSection(NetworkSection):
     """`[environment]`: the sandbox that the agent works in; `[verifier.environment]` is one, too."""
 
     docker_image: str | None = None
@@ -95,21 +95,21 @@ class Artifact(BaseModel, frozen=True, extra="ignore"):
     exclude: list[str] = []
 
 
-class Agent(Network):
+class AgentSection(NetworkSection):
     """`[agent]`."""
 
     timeout_sec: float | None = Field(None, gt=0, allow_inf_nan=False)
     user: str | int | None = None
 
 
-class Verifier(Network):
+class VerifierSection(NetworkSection):
     """`[verifier]`."""
 
     timeout_sec: float = Field(900.0, gt=0, allow_inf_nan=False)
     env: dict[str, str] = {}
     user: str | int | None = None
     environment_mode: str | None = None
-    environment: Environment | None = None
+    environment: EnvironmentSection | None = None
     collect: list[Any] = []
 
     @property
@@ -126,19 +126,19 @@ class Verifier(Network):
         return self
 
 
-class Declaration(BaseModel, frozen=True, extra="ignore"):
+class TaskToml(BaseModel, frozen=True, extra="ignore"):
     """A whole `task.toml`."""
 
     metadata: dict[str, Any] = {}
     task: dict[str, Any] = {}
-    environment: Environment = Environment()
-    agent: Agent = Agent()
-    verifier: Verifier = Verifier()
+    environment: EnvironmentSection = EnvironmentSection()
+    agent: AgentSection = AgentSection()
+    verifier: VerifierSection = VerifierSection()
     artifacts: list[str | Artifact] = []
     steps: list[Any] = []
 
 
-def read_declaration(folder: Path) -> Declaration:
+def read_declaration(folder: Path) -> TaskToml:
     """The declaration of a task directory.
 
     Raises:
@@ -146,7 +146,7 @@ def read_declaration(folder: Path) -> Declaration:
     """
     path = folder / CONFIG_FILE
     try:
-        declared = Declaration.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        declared = TaskToml.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
     except ValidationError as error:
@@ -157,7 +157,7 @@ def read_declaration(folder: Path) -> Declaration:
     return declared
 
 
-def _refused(declared: Declaration) -> list[str]:
+def _refused(declared: TaskToml) -> list[str]:
     verifier = declared.verifier
     found = [f"[environment] {name}" for name in declared.environment.unsupported()]
     if verifier.environment is not None:
@@ -285,7 +285,7 @@ def read_folder(directory: Path, root: Path, number: int) -> Row:
         raise error if isinstance(error, DatasetError) else DatasetError(f"{directory}: {error}") from error
 
 
-def _row(directory: Path, name: str, number: int, declared: Declaration) -> Row:
+def _row(directory: Path, name: str, number: int, declared: TaskToml) -> Row:
     environment, image = declared.environment, declared.environment.docker_image
     definition, build = _inside(directory, "environment"), None
     dockerfile = _inside(directory, f"environment/{DOCKERFILE}")
@@ -326,7 +326,7 @@ _OWN = {"id", "question", "image", "workdir", "agent_timeout", "answer", "setup"
 """Names of columns that metadata may not have."""
 
 
-def _tests(directory: Path, declared: Declaration) -> StagedTests:
+def _tests(directory: Path, declared: TaskToml) -> StagedTests:
     verifier, folder = declared.verifier, _inside(directory, "tests")
     box = None
     bundled = verifier.environment is not None and verifier.environment.docker_image is not None
@@ -373,7 +373,7 @@ def _declared_workdir(dockerfile: Path) -> str | None:
     return None if path == PurePosixPath("/") or "$" in str(path) else str(path)
 
 
-def _resources(declared: Declaration) -> vf.TaskResources:
+def _resources(declared: TaskToml) -> vf.TaskResources:
     environment, gpu = declared.environment, None
     if environment.gpus:
         gpu = f"{environment.gpu_types[0]}:{environment.gpus}" if environment.gpu_types else str(environment.gpus)
@@ -382,7 +382,7 @@ def _resources(declared: Declaration) -> vf.TaskResources:
     return vf.TaskResources(cpu=environment.cpus, memory=memory, disk=disk, gpu=gpu)
 
 
-def _network(declared: Declaration) -> dict[str, Any]:
+def _network(declared: TaskToml) -> dict[str, Any]:
     allowed = declared.agent.allowed
     allowed = declared.environment.allowed if allowed is None else allowed
     return {} if allowed is None or "*" in allowed else network_fields(allowed)

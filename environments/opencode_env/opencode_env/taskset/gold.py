@@ -39,7 +39,7 @@ _FIRST_DIGIT = re.compile(r"(?<![_^{\d])\d|(?<=[^_^]\{)\d")
 
 
 @dataclass(frozen=True)
-class Gold:
+class GoldSolution:
     """One solution; its parts are applied in this order."""
 
     directory: Path | None = None
@@ -60,7 +60,9 @@ class Gold:
         return named | ({"gold patch": self.patch} if self.patch else {})
 
 
-def gold_of(data: Any, rubric: str, answer_path: str | None, column: str | None, directory: Path | None) -> Gold | None:
+def gold_of(
+    data: Any, rubric: str, answer_path: str | None, column: str | None, directory: Path | None
+) -> GoldSolution | None:
     """The gold solution of a task's data, an `OpenCodeTaskData`, or directory; None where there is none. `rubric` is
     the `type` of the rubric that scores it, `answer_path` the file that this reads, if it reads one; without a column
     of the option's, `GOLD_COLUMNS` are looked for.
@@ -71,32 +73,32 @@ def gold_of(data: Any, rubric: str, answer_path: str | None, column: str | None,
     for script in [] if directory is None else [directory / name for name in _SCRIPTS]:
         if script.is_file():
             where = script.parent if script.parent != directory else None
-            return Gold(directory=where, script=script.name if where else script.read_text(encoding="utf-8"))
+            return GoldSolution(directory=where, script=script.name if where else script.read_text(encoding="utf-8"))
     problem = getattr(data, "swe", None)
     if column is None and problem is not None and problem.gold_patch:
-        return Gold(patch=problem.gold_patch)
+        return GoldSolution(patch=problem.gold_patch)
     if column is None and rubric in ANSWERED and data.answer is not None:
-        return Gold(answer=data.answer)
+        return GoldSolution(answer=data.answer)
     for name in (column,) if column else GOLD_COLUMNS:
         if (value := data.info.get(name)) not in (None, "", []):
             return _parsed(name, value, answer_path if rubric not in ANSWERED else None)
-    return None if data.answer is None or data.verify else Gold(answer=data.answer)
+    return None if data.answer is None or data.verify else GoldSolution(answer=data.answer)
 
 
-def _parsed(name: str, value: JsonValue, answer_path: str | None) -> Gold:
+def _parsed(name: str, value: JsonValue, answer_path: str | None) -> GoldSolution:
     if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
-        return Gold(files={path: str(text) for path, text in value.items()})
+        return GoldSolution(files={path: str(text) for path, text in value.items()})
     if isinstance(value, list) and all(isinstance(text, str) for text in value):
-        return Gold(commands=[str(text) for text in value])
+        return GoldSolution(commands=[str(text) for text in value])
     if not isinstance(value, str):
         meant = "write a command, a list of them, a patch, or files by path"
         raise GoldError(f'column "{name}" is not a solution: {meant}')
     if _PATCH.match(value):
-        return Gold(patch=value)
-    return Gold(commands=[value]) if answer_path is None else Gold(files={answer_path: value})
+        return GoldSolution(patch=value)
+    return GoldSolution(commands=[value]) if answer_path is None else GoldSolution(files={answer_path: value})
 
 
-def near_misses(gold: Gold) -> Iterator[tuple[str, Gold]]:
+def near_misses(gold: GoldSolution) -> Iterator[tuple[str, GoldSolution]]:
     """Solutions that are nearly this one and must not be rewarded, each with what it is called."""
     if gold.answer is not None and (changed := _other_answer(gold.answer)) is not None:
         yield f"the answer {changed!r}", replace(gold, answer=changed)
@@ -146,7 +148,7 @@ def trace_for(task: Task[Any, Any, Any], seat: vf.AgentConfig) -> AnyTrace:
 
 
 async def apply_gold(
-    gold: Gold, runtime: vf.Runtime, trace: AnyTrace, workdir: str, answer_path: str | None, seconds: float
+    gold: GoldSolution, runtime: vf.Runtime, trace: AnyTrace, workdir: str, answer_path: str | None, seconds: float
 ) -> None:
     """Do in the sandbox what solves the task, as the agent's user; the answer becomes the last reply, too.
 

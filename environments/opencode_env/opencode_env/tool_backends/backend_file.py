@@ -36,7 +36,7 @@ _Found = Iterator[tuple[_Place, str]]
 
 
 @dataclass(frozen=True)
-class Problem:
+class FileProblem:
     """One thing wrong in a file: the line, the place in words, and what to change."""
 
     line: int
@@ -47,7 +47,7 @@ class Problem:
         return f"line {self.line}, {self.place}: {self.message}"
 
 
-class Document:
+class BackendDocument:
     """The content of a file, and where each part of it stands."""
 
     def __init__(self, path: Path) -> None:
@@ -60,11 +60,11 @@ class Document:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = 1 if mark is None else mark.line + 1
-            raise BackendFileError(path, [Problem(line, "the text", f"is not YAML: {error.problem}")]) from error
+            raise BackendFileError(path, [FileProblem(line, "the text", f"is not YAML: {error.problem}")]) from error
         except (OSError, ValueError, yaml.YAMLError) as error:
-            raise BackendFileError(path, [Problem(1, "the text", f"cannot be read: {error}")]) from error
+            raise BackendFileError(path, [FileProblem(1, "the text", f"cannot be read: {error}")]) from error
 
-    def problem(self, place: _Place, message: str) -> Problem:
+    def problem(self, place: _Place, message: str) -> FileProblem:
         """Return what is wrong at a place, as Python would write it, `backends[0].docker_image`; of what is missing,
         the line is that of what it is missing from."""
         words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
@@ -73,7 +73,7 @@ class Document:
             if (found := _step(node, step)) is None:
                 break
             node, line = found
-        return Problem(line, words.removeprefix(".") or "the file", message)
+        return FileProblem(line, words.removeprefix(".") or "the file", message)
 
 
 def _step(node: yaml.Node | None, step: int | str) -> tuple[yaml.Node, int] | None:
@@ -86,7 +86,7 @@ def _step(node: yaml.Node | None, step: int | str) -> tuple[yaml.Node, int] | No
     return None
 
 
-def _doubled_keys(node: yaml.Node | None) -> Iterator[Problem]:
+def _doubled_keys(node: yaml.Node | None) -> Iterator[FileProblem]:
     """Keys that a mapping says twice; YAML would take the last without a word."""
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
@@ -98,7 +98,7 @@ def _doubled_keys(node: yaml.Node | None) -> Iterator[Problem]:
         line = key.start_mark.line + 1
         if isinstance(key, yaml.ScalarNode) and key.value != "<<":
             if key.value in lines:
-                yield Problem(line, key.value, f"stands in line {lines[key.value]} already; take one of them away")
+                yield FileProblem(line, key.value, f"stands in line {lines[key.value]} already; take one of them away")
             lines[key.value] = line
         yield from _doubled_keys(value)
 
@@ -118,7 +118,7 @@ def read_backends(path: Path) -> BackendFile:
     Raises:
         BackendFileError: it cannot be used; the message names each line.
     """
-    document = Document(path)
+    document = BackendDocument(path)
     directory = path.resolve().parent
     wrong: list[tuple[_Place, str]]
     try:

@@ -42,7 +42,7 @@ from rollout_sandbox.told import without_credentials
 from verifiers.v1.runtimes import SubprocessConfig
 
 from opencode_openenv.tbench2.models import ActionType, Tbench2Action, Tbench2Observation, Tbench2State
-from opencode_openenv.tbench2.settings import DEFAULT_SESSION, SandboxPlace, Settings, read_settings
+from opencode_openenv.tbench2.settings import DEFAULT_SESSION, SandboxPlace, Tbench2Settings, read_settings
 from opencode_openenv.tbench2.terminals import CommandOutput, Terminals
 
 _CHECKSUM = re.compile(r"(?P<url>.+)#sha256=(?P<digest>[0-9a-f]{64})")
@@ -50,7 +50,7 @@ MAX_DOWNLOAD_BYTES = 2 << 30
 MAX_UNPACKED_BYTES = 8 << 30
 
 
-def find_task(settings: Settings, task_id: object, task_path: object) -> Path:
+def find_task(settings: Tbench2Settings, task_id: object, task_path: object) -> Path:
     """The directory of a task (blocking: it may download); a `ValueError` where the tasks' directory has none."""
     root = settings.tasks_dir or downloaded_benchmark(settings.repo_url, settings.cache_dir)
     if not root.is_dir():

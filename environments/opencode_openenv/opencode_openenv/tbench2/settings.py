@@ -67,7 +67,7 @@ class SandboxPlace:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Tbench2Settings:
     """Sets where tasks are, where they run, and for how long a command may."""
 
     tasks_dir: Path | None
@@ -86,7 +86,7 @@ def read_settings(
     command_timeout_s: float | None = None,
     mode: str | None = None,
     place: SandboxPlace | None = None,
-) -> Settings:
+) -> Tbench2Settings:
     """The settings; `place` goes before `mode`.
 
     Raises:
@@ -105,7 +105,7 @@ def read_settings(
         raise ValueError(f"command_timeout_s is {seconds:g}: write a number of seconds above 0, at most a day")
     named = tasks_dir or os.environ.get("TB2_TASKS_DIR")
     output = output_dir or os.environ.get("TB2_OUTPUT_DIR") or Path(tempfile.gettempdir(), "tbench2_env_runs")
-    return Settings(
+    return Tbench2Settings(
         tasks_dir=Path(named).expanduser() if named else None,
         output_dir=Path(output).expanduser(),
         cache_dir=Path(os.environ.get("TB2_CACHE_DIR") or cache_root() / "terminal-bench-2").expanduser(),

@@ -182,14 +182,14 @@ MAX_COMPLAINTS = 3
 READ_BYTES = 1 << 20
 
 
-class Identified(Protocol):
+class WithId(Protocol):
     """Anything with an id, which tells an episode that is read twice."""
 
     @property
     def id(self) -> str: ...
 
 
-Found = TypeVar("Found", bound=Identified)
+Found = TypeVar("Found", bound=WithId)
 Parsed = tuple[int, Found | LineError | None]
 """A line: its bytes, and its episode, or what is wrong with it, or None for an empty one."""
 

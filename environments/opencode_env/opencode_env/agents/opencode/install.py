@@ -70,7 +70,7 @@ class InstallRecord:
         agent_record(trace)["install"] = asdict(self)
 
 
-class Traffic:
+class InstallTraffic:
     """Counts what one process has moved into sandboxes, by where it came from; what could be spared is told once."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Traffic:
         logger.warning(told, self._times[origin], each, origin, total, record.way, record.way)
 
 
-_TRAFFIC = Traffic()
+_TRAFFIC = InstallTraffic()
 
 ImageKey = tuple[str, str, str, str] | None
 """Runtime type, image, asset directory and version; None for a sandbox without an image."""

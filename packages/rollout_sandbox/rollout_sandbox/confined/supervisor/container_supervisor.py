@@ -163,7 +163,7 @@ def _credentials(pid: int) -> tuple[int, int, list[int]]:
     return int(lines["Uid"].split()[0]), int(lines["Gid"].split()[0]), [int(group) for group in lines["Groups"].split()]
 
 
-class ContainerSupervisor(messages.Server):
+class ContainerSupervisor(messages.MessageServer):
     """Serves one control socket for the container whose process 1 is `pid` here, until the host is gone."""
 
     def __init__(self, control: _socket.socket, pid: int, cgroup: str) -> None:

@@ -199,7 +199,7 @@ def _close_others(ours: set[int]) -> None:
                 continue
 
 
-class Supervisor(messages.Server):
+class Supervisor(messages.MessageServer):
     """Serves one control socket; `run` returns when the host is gone."""
 
     def __init__(self, control: _socket.socket, limits: CommandLimits) -> None:

@@ -81,7 +81,7 @@ def receive(sock: _socket.socket) -> Message:
     return Message(payload.split(b"\0") if payload else [], fds, sender)
 
 
-class Server:
+class MessageServer:
     """Answers requests: one of the kind NAME by `on_NAME`, with the text that it returns, or by itself (None)."""
 
     def __init__(self, control: _socket.socket) -> None:
