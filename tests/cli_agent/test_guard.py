@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def session(turn: Turn) -> GuardedSession:
 
     runtime = BubblewrapBackend(LocalSandboxConfig()).bind()
     harness: Any = BashHarness(BashHarnessConfig(id="bash"))
-    context: Any = None
+    context: Any = SimpleNamespace(client=None)
     inner = Inner(harness, context, trace, runtime, "", "", {}, vf.TaskData(idx=0, prompt="x"))
     return GuardedSession(inner, ProcessFence(runtime))
 

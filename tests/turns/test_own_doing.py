@@ -75,7 +75,7 @@ def session(trace: AnyTrace, fence: Any, runs: Callable[[], Any]) -> GuardedSess
 
     runtime = BubblewrapBackend(LocalSandboxConfig()).bind()
     harness: Any = BashHarness(BashHarnessConfig(id="bash"))
-    context: Any = None
+    context: Any = SimpleNamespace(client=None)
     return GuardedSession(Inner(harness, context, trace, runtime, "", "", {}, vf.TaskData(idx=0, prompt="x")), fence)
 
 
