@@ -1,11 +1,12 @@
 #!/bin/sh
 # vLLM on a GPU with the training client: what a trainer would get, how fast, and how idle the engine is meanwhile.
 #   scripts/on_gpu.sh MODEL RENDERER [further options of vf-eval]
-# AT_ONCE rollouts play at once (64), EACH of each sample (7). VLLM is vLLM's command (vllm), PORT its port (8000). URL
-# names an engine that runs already, TOKENIZER the directory of a tokenizer that the name of the model does not name.
+# AT_ONCE rollouts play at once (64), EACH of each sample (7). VLLM is vLLM's command (vllm), PORT its port (8000),
+# ENGINE_OPTIONS further options of it. URL names an engine that runs already, TOKENIZER the directory of a tokenizer that
+# the name of the model does not name.
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -ge 2 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
 model=$1 renderer=$2
 shift 2
 PATH="$PWD/.venv/bin:$PATH"
@@ -23,7 +24,7 @@ if [ -z "${URL:-}" ]; then
     [ "${minor:-0}" -ge 30 ] && scale=--enable-scale-out || scale='' # without it /inference/v1/generate is not served
     # shellcheck disable=SC2086
     ${VLLM:-vllm} serve "$model" --host 127.0.0.1 --port "${PORT:-8000}" --max-model-len 32768 \
-        --max-num-seqs "$at_once" --logprobs-mode processed_logprobs $scale >"$run.vllm.log" 2>&1 &
+        --max-num-seqs "$at_once" --logprobs-mode processed_logprobs $scale ${ENGINE_OPTIONS:-} >"$run.vllm.log" 2>&1 &
     engine=$!
     until answers; do
         kill -0 $engine 2>/dev/null || { tail -20 "$run.vllm.log" >&2; exit 1; }
