@@ -376,10 +376,6 @@ def test_a_class_has_a_name_of_its_own() -> None:
     assert {name: sorted(modules) for name, modules in where.items() if len(modules) > 1} == {}
 
 
-SHARED_CONSTANTS = {"ANSWER", "RECORD"}
-"""Steps of a call, and files of a kept turn; the list only gets shorter."""
-
-
 def test_a_public_constant_has_a_name_of_its_own() -> None:
     where: dict[str, set[str]] = {}
     for module, path in sources().items():
@@ -391,7 +387,7 @@ def test_a_public_constant_has_a_name_of_its_own() -> None:
                     where.setdefault(name, set()).add(module)
     shared = {name: sorted(modules) for name, modules in where.items() if len(modules) > 1}
     shared = {name: modules for name, modules in shared.items() if re.fullmatch("[A-Z][A-Z0-9_]+", name)}
-    assert shared.keys() == SHARED_CONSTANTS, shared
+    assert shared == {}
 
 
 SHARED_MODULES = {

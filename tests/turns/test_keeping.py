@@ -37,7 +37,7 @@ from opencode_env.kept_turns.keeping import (
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptPolicy
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskData
 from opencode_env.user_simulation import SimulatedUsers
-from opencode_runs.turns.kept import ANSWER, ENDED, FILES, LOCK, TRACE, RolloutFacts, TurnRow, kept_turns
+from opencode_runs.turns.kept import ANSWER_FILE, ENDED, FILES, LOCK, TRACE, RolloutFacts, TurnRow, kept_turns
 from opencode_simulation.task import SimulationTask, SimulationTaskConfig, SimulationTaskData
 from pydantic import ValidationError
 from rollout_sandbox.confined import LocalSandboxConfig
@@ -312,7 +312,7 @@ async def test_a_turn_is_kept_whole_of_the_agents_own_calls_alone_and_only_where
         call.events = [text.encode()]
         for awaited in call.before_answer:
             await awaited()
-        note = tmp_path / "t1" / f"{turn:04d}" / ANSWER
+        note = tmp_path / "t1" / f"{turn:04d}" / ANSWER_FILE
         noted = note.exists()
         note.unlink(missing_ok=True)
         return noted

@@ -16,7 +16,7 @@ from typing import Any
 
 from opencode_runs.errors import BadInputError
 from opencode_runs.traces.record import Origin
-from opencode_runs.turns.kept import ANSWER, FILES, TRACE, KeptTurn, TurnRow, read_turn
+from opencode_runs.turns.kept import ANSWER_FILE, FILES, TRACE, KeptTurn, TurnRow, read_turn
 from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 from rollout_sandbox.toolbox.kept_files import require_whole
 from verifiers.v1.errors import TaskError
@@ -217,7 +217,7 @@ class Continued:
     def known_answer(self) -> list[bytes] | None:
         """The stream that answered the call before the process ended, if one had come."""
         try:
-            events = unpack((self.turn.place / ANSWER).read_bytes())
+            events = unpack((self.turn.place / ANSWER_FILE).read_bytes())
         except (OSError, ValueError):
             return None
         return [bytes(event) for event in events]

@@ -31,7 +31,7 @@ from typing import Annotated, Any
 from opencode_runs.errors import BadInputError
 from opencode_runs.traces.record import Origin
 from opencode_runs.turns.kept import (
-    ANSWER,
+    ANSWER_FILE,
     ENDED,
     FILES,
     LOCK,
@@ -80,7 +80,7 @@ MOST_SECONDS = 300.0
 CHILDREN_SECONDS = 2.0
 """For which a turn waits for children of the agent's program to end, as for a search that it runs when it starts."""
 
-RECORD = "turns"
+TURNS_RECORD = "turns"
 """Key in `trace.info` with the folder of a rollout's kept turns, and why the last one was not kept, if any was not."""
 
 CONFINED = "confined"
@@ -161,7 +161,7 @@ def _own_bytes(place: Path) -> int:
         with os.scandir(folder) as found:
             for entry in found:
                 status = entry.stat(follow_symlinks=False)
-                if entry.is_file(follow_symlinks=False) and status.st_nlink == 1 and entry.name != ANSWER:
+                if entry.is_file(follow_symlinks=False) and status.st_nlink == 1 and entry.name != ANSWER_FILE:
                     total += max(status.st_blocks * 512, FILE_BYTES)
     return total
 
@@ -231,7 +231,7 @@ class RolloutTurns(RolloutFeature):
         if self._disk is None:
             return
         folder = self._folder or self._disk.folder / trace.id
-        trace.info[RECORD] = {"folder": str(folder)}
+        trace.info[TURNS_RECORD] = {"folder": str(folder)}
         try:
             if self._folder is None:
                 private_directory(private_directory(self._disk.folder) / trace.id)
@@ -378,7 +378,7 @@ class RolloutTurns(RolloutFeature):
         """Say of something that it was not kept."""
         assert self._trace is not None
         logger.warning("rollout %s did not keep %s", self._trace.id, what)
-        self._trace.info.setdefault(RECORD, {})["not_kept"] = what[:500]
+        self._trace.info.setdefault(TURNS_RECORD, {})["not_kept"] = what[:500]
 
     async def _note_answer(self, call: Call, place: Path) -> None:
         """Note the stream that answered the call of a kept turn, before the agent gets it."""
@@ -425,9 +425,9 @@ def request_digest(body: Mapping[str, Any]) -> str:
 
 def _write_answer(place: Path, events: list[bytes]) -> None:
     if events and place.is_dir():  # else there was none, or the turn was not kept
-        partial = place / f".{ANSWER}"
+        partial = place / f".{ANSWER_FILE}"
         partial.write_bytes(pack(events))
-        partial.rename(place / ANSWER)
+        partial.rename(place / ANSWER_FILE)
 
 
 def _begin(partial: Path) -> None:

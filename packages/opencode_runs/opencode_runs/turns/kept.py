@@ -26,7 +26,7 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 from opencode_runs.errors import BadInputError
 from opencode_runs.traces.record import Origin
 
-MANIFEST, ROW, TRACE, ANSWER, FILES = "turn.json", "row.json", "trace.msgpack", "answer.msgpack", "files"
+MANIFEST, ROW, TRACE, ANSWER_FILE, FILES = "turn.json", "row.json", "trace.msgpack", "answer.msgpack", "files"
 """Names in the folder of a kept turn."""
 LOCK, ENDED = "lock", "ended"
 """Names in the folder of a rollout."""
