@@ -5,6 +5,8 @@ samples are, and types are checked.
 """
 
 import ast
+import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +15,9 @@ from pathlib import Path
 
 import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnvConfig
+from opencode_env.conformance.user_home import VF_EVAL
+from opencode_env.samples import load_samples
+from opencode_env.scripted_model import MODEL_ID, SamplesPolicy, ScriptedModel
 
 from tests.support.programs import own_variables
 from tests.support.sizes import WHOLE
@@ -24,12 +29,15 @@ NAMING = "environments/opencode_env/opencode_env/agents/opencode/env.py"
 IMPORTED = [name for name in sources() if not {"__main__", "main", "programs"} & {*name.split(".")}]
 """All but programs."""
 IMPORTS = """\
-import sys
+import runpy, sys
 from importlib import import_module
 
-for name in sys.argv[2:]:
+for name in sys.argv[3:]:
     assert (import_module(name).__file__ or "").startswith(sys.argv[1]), name
+sys.argv[:] = [sys.argv[2], "opencode-env", "--help"]
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
+"""A program that imports modules of a folder, and then shows the help of `vf-eval`."""
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -83,26 +91,28 @@ def leave_out(tree: Path, feature: str) -> None:
 
 @pytest.mark.opencode
 @pytest.mark.slow
-@pytest.mark.usefixtures("sandboxes")
 @pytest.mark.parametrize("feature", FEATURES)
-def test_everything_else_works_without_a_feature(feature: str, home: UserHome, tmp_path: Path) -> None:
+async def test_everything_else_works_without_a_feature(feature: str, home: UserHome, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     leave_out(tree, feature)
     roots = dict.fromkeys(str(tree / folder.parent.relative_to(ROOT)) for folder in PACKAGES.values())
     variables = home.environment({"PYTHONPATH": os.pathsep.join(roots)})
 
-    def done(*argv: str, variables: dict[str, str]) -> str:
+    async def done(*argv: str, variables: dict[str, str] = variables) -> str:
         """What a program prints that ends well; it is not forked, as the forking process has imported another tree."""
-        ended = subprocess.run([sys.executable, *argv], cwd=tree, env=variables, capture_output=True, text=True)
+        words = [sys.executable, *argv]
+        run = lambda: subprocess.run(words, cwd=tree, env=variables, capture_output=True, text=True)  # noqa: E731
+        ended = await asyncio.to_thread(run)
         assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
-        return ended.stdout
+        return ended.stdout + ended.stderr
 
     rest = [name for name in IMPORTED if not f"{name}.".startswith(f"opencode_env.{feature}.")]
-    done("-c", IMPORTS, str(tree), *rest, variables=variables)
-    vf_eval = str(Path(sys.executable).with_name("vf-eval"))
-    assert "--env.gateway" in done(vf_eval, "opencode-env", "--help", variables=variables)
-    samples = [] if WHOLE else ["--samples", "write-roman"]
-    played = done("-m", "opencode_env.demo", "--success-rate", "1.0", *samples, variables=variables)
-    assert "rollout finished: task=write-roman " in played
+    assert "--env.gateway" in await done("-c", IMPORTS, str(tree), str(VF_EVAL), *rest)
+    samples = [sample.id for sample in load_samples()] if WHOLE else ["write-roman"]
+    async with ScriptedModel(SamplesPolicy(1.0, 0)) as model:
+        options = ["-m", MODEL_ID, "--client.base-url", model.base_url, "-c", "2", "--no-push", "--no-rich"]
+        options += ["--select.include.ids", json.dumps(samples), "--output-dir", str(tmp_path / "runs")]
+        played = await done(str(VF_EVAL), "opencode-env", *options)
+    assert played.count("reward=1.000 error=-") == len(samples), played
     if WHOLE:
-        done("-m", "mypy", "environments", "packages", "rubrics", variables=own_variables())
+        await done("-m", "mypy", "environments", "packages", "rubrics", variables=own_variables())
