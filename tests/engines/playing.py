@@ -1,6 +1,7 @@
 """Runs of `vf-eval` against a real engine, and what their traces say against what the engine said."""
 
 import base64
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Any
 import httpx
 from opencode_env.agents.opencode.config import BUILT_IN_TOOLS
 
-from tests.engines.recorder import GENERATE, Narrow, Recorder
+from tests.engines.recorder import GENERATE, Exchange, Narrow, Recorder
+from tests.support.recorded import Answer, save
 from tests.support.rows import write_rows
 from tests.support.token_engine import Call
 from tests.support.user_home import FinishedEvaluation, UserHome
@@ -93,6 +95,14 @@ async def play(
         finished = await evaluation.finish(LONGEST)
     assert finished.exit_code == 0, finished.log[-3000:]
     return Run(finished, recorder)
+
+
+def record(engine: Engine, **scenes: Sequence[Exchange]) -> None:
+    """Keep what the engine answered in these scenes for `make test`, where the variable `RECORD` is set."""
+    if os.environ.get("RECORD"):
+        for scene, exchanges in scenes.items():
+            answers = [Answer(one.status, one.content_type, one.pieces) for one in exchanges]
+            save(f"vllm-{engine.version}", scene, answers)
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,10 @@ class Recorder:
         """The answered calls of chat clients."""
         return [one for one in self.exchanges if one.path == CHAT and one.status == 200]
 
+    def of(self, word: str) -> list[Exchange]:
+        """What was said in chats that hold a word, refusals included."""
+        return [one for one in self.exchanges if one.path == CHAT and word in json.dumps(one.body)]
+
     def _narrowed(self, path: str, body: Json) -> Json:
         if path == GENERATE:
             text = str(self.tokenizer.decode(body["token_ids"], skip_special_tokens=False))
@@ -138,9 +142,11 @@ class Recorder:
         if expression is not None:
             options["structured_outputs"] = {"regex": expression}
             if "<tool_call>" in expression[:12]:
-                # The mark itself, and not its letters in other tokens, which only some readers take for it; or these.
-                mark = self.tokenizer.convert_tokens_to_ids("<tool_call>")
-                options["logit_bias"] = {str(mark): -100.0 if expression[0] == "(" else 100.0}
+                # The marks themselves, and not their letters in other tokens, which only some readers take for them; or
+                # these.
+                spelled = expression[0] == "("
+                marks = self.tokenizer.convert_tokens_to_ids(["<tool_call>", "</tool_call>"][: 1 if spelled else 2])
+                options["logit_bias"] = {str(mark): -100.0 if spelled else 100.0 for mark in marks}
         return body
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engines.playing import PICTURE, Engine, Run, play, row
+from tests.engines.playing import PICTURE, Engine, Run, play, record, row
 from tests.engines.recorder import CHAT, TEXT, bash, lines, tool_call
 from tests.support.user_home import UserHome
 
@@ -30,7 +30,11 @@ ROWS = [
 @pytest.fixture(scope="module")
 def run(engine: Engine, shared_home: UserHome) -> Run:
     options = ["-c", "4", "--sampling.logprobs"]
-    return asyncio.run(play(engine, shared_home, "chat", ROWS, lines(SAID), *options, tools=("bash", "read")))
+    run = asyncio.run(play(engine, shared_home, "chat", ROWS, lines(SAID), *options, tools=("bash", "read")))
+    said, models = run.recorder.of, [one for one in run.recorder.exchanges if one.path == "/v1/models"]
+    scenes = {"chat": said("row plain:"), "full_first": said("row first:"), "full_later": said("row full:")}
+    record(engine, models=models[:1], **scenes)
+    return run
 
 
 @pytest.mark.engine("chat: calls of tools and text, streamed, with usage")
@@ -38,7 +42,7 @@ def test_calls_and_texts_arrive(run: Run) -> None:
     (trace,) = run.traces("plain")
     assert (trace.ok, trace.reward, trace.stop_condition) == (True, 1.0, "agent_completed"), trace.errors
     assert [len(node.message.tool_calls or ()) for node in trace.nodes if node.sampled] == [1, 2, 0]
-    streams = [one for one in run.recorder.chats if "row plain:" in str(one.body["messages"])]
+    streams = run.recorder.of("row plain:")
     assert {one.content_type for one in streams} == {"text/event-stream"}
     told = [one.events[-1]["usage"] for one in streams]
     assert [call.usage.completion_tokens for call in trace.calls] == [one["completion_tokens"] for one in told]
@@ -79,7 +83,7 @@ def test_a_model_without_vision_is_told_that_there_is_a_picture(run: Run) -> Non
 @pytest.mark.engine("chat: a window that is full before the first answer")
 def test_a_window_that_is_full_at_first_is_an_error(run: Run) -> None:
     assert run.finished.error("first").startswith("ProviderError: before the model's first answer: ")
-    assert len([one for one in run.recorder.exchanges if "row first:" in str(one.body)]) == 1
+    assert len(run.recorder.of("row first:")) == 1
 
 
 @pytest.mark.engine("chat: a window that is full after the first answer")
