@@ -24,7 +24,7 @@ help:
 	@echo "make openenv  make deploy/openenv/* ready for \`openenv build\`"
 
 demo: setup
-	@$(RUN) python -m opencode_env.demo $(if $(MODEL),--model "$(MODEL)") $(if $(URL),--url "$(URL)") $(ARGS)
+	@$(RUN) python -m opencode_env.demo $(if $(filter command,$(origin MODEL)),--model "$(MODEL)") $(if $(filter command,$(origin URL)),--url "$(URL)") $(ARGS)
 
 test: setup-tests
 	@$(RUN) pytest

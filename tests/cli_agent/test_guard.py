@@ -12,6 +12,7 @@ from opencode_env.cli_agent import runaway
 from opencode_env.cli_agent.classification import fail_stage_timeout, zero_spoilt
 from opencode_env.cli_agent.guard import GuardedSession, guarded, guarded_task
 from opencode_env.cli_agent.process_fence import ProcessFence
+from opencode_env.cli_agent.rollout import RolloutFeature, rollout_of
 from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES, led_nowhere
 from opencode_env.cli_agent.traces import AnyTrace
 from rollout_sandbox.confined import BubblewrapBackend, LocalSandboxConfig
@@ -186,6 +187,29 @@ async def test_closing_a_session_ends_the_agent(monkeypatch: pytest.MonkeyPatch)
     guarded_session = session(says_nothing)
     await guarded_session.close()
     assert ended == [guarded_session._fence]
+
+
+async def test_a_feature_that_fails_at_the_agents_end_leaves_no_agent_and_no_feature_untold() -> None:
+    guarded_session, told = session(says_nothing), []
+
+    class Fails(RolloutFeature):
+        async def agent_ended(self) -> None:
+            raise OSError("no space left")
+
+    class Listens(RolloutFeature):
+        async def agent_ended(self) -> None:
+            told.append(self)
+
+    rollout = rollout_of(guarded_session.trace)
+    rollout.features = [Fails(), Listens()]
+    rollout.session = guarded_session
+    with pytest.raises(OSError, match="no space left"):
+        await guarded_session.close()
+    assert "num_turns" in guarded_session.trace.metrics  # which comes after the end of the agent's processes
+    assert len(told) == 1
+    with pytest.raises(OSError, match="no space left"):
+        await rollout.end()
+    assert rollout.session is None
 
 
 async def test_a_scoring_whose_time_programs_of_the_agents_used_is_a_0_and_another_is_an_error() -> None:

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
-from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
+from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig, ConfigT
 from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.env import Env
 from verifiers.v1.utils.generic import concrete_type
@@ -25,10 +25,18 @@ def test_an_environment_whose_config_verifiers_would_not_find_is_refused() -> No
     class OwnConfig(CliAgentEnvConfig):
         pass
 
-    with pytest.raises(TypeError, match=r"class Forgotten\(CliAgentEnv\[OwnConfig\], Env\[OwnConfig\]\)"):
+    with pytest.raises(TypeError, match=r"config of Forgotten: add Env\[OwnConfig\] to its bases"):
 
         class Forgotten(CliAgentEnv[OwnConfig]):
             pass
+
+    with pytest.raises(TypeError, match=r"config of Bare: add Env\[CliAgentEnvConfig\] to its bases"):
+
+        class Bare(CliAgentEnv):
+            pass
+
+    class Between(CliAgentEnv[ConfigT]):
+        """Its config is still a parameter."""
 
     class Named(CliAgentEnv[OwnConfig], Env[OwnConfig]):
         pass

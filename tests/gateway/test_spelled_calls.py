@@ -37,6 +37,7 @@ CASES: dict[str, tuple[Sequence[str], int, int, float | None]] = {
     "several calls behind one mark": (["[TOOL_CALLS]", "[", "{}, {}", "]"], 2, 0, 0.0),
     "tokens left out": (SPELLED, 1, 3, None),
     "none": ([], 1, 0, None),
+    "a tag without an end": (["<", *["_tool", "_call"] * 5000], 1, 0, 0.0),
 }
 """What was sampled, how many calls it was read as, tokens that log-probabilities lack, and what is told."""
 

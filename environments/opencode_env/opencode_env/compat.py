@@ -87,12 +87,14 @@ def places_of(places: asyncio.Semaphore) -> int:
     return places._value
 
 
-def request_with(request: web.Request, body: bytes, headers: Mapping[str, str] | list[tuple[str, str]]) -> web.Request:
-    """Return a copy of a request with another body.
+def request_with(
+    request: web.Request, body: bytes, headers: Mapping[str, str] | list[tuple[str, str]] | None = None
+) -> web.Request:
+    """Return a copy of a request with another body, and where they are given other headers.
 
     Hooks (aiohttp): a parameter `body` of `Request.clone`; (verifiers): `handle_request(request, dialect, body)`.
     """
-    copied = request.clone(headers=headers)
+    copied = request.clone() if headers is None else request.clone(headers=headers)
     copied._read_bytes = body
     return copied
 

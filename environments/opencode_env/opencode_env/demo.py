@@ -96,7 +96,7 @@ async def _evaluate(options: argparse.Namespace, model: str, base_url: str, furt
     argv += ["-r", str(options.rollouts), "-c", str(options.concurrency or (1 if options.model else 2)), *further]
     argv += ["--select.include.ids", json.dumps(options.samples)] if options.samples else []
     argv += ["--output-dir", str(options.output_dir), "--run.name", name]
-    say("running: vf-eval " + shlex.join(argv))
+    say(without_credentials("running: vf-eval " + shlex.join(argv)))
     process = await asyncio.create_subprocess_exec(
         *_vf_eval(),
         *argv,

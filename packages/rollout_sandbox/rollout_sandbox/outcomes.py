@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 
 GROUP = "rollout_sandbox.outcomes"
@@ -65,9 +65,19 @@ def installed_outcomes() -> tuple[Outcome, ...]:
     """The rows of all installed distributions, each once.
 
     Raises:
-        RuntimeError: there is none, not even of this distribution: it was installed before it named any.
+        RuntimeError: there is none, not even of this distribution: it was installed before it named any; or one names
+            a module that is gone.
     """
     points = sorted(entry_points(group=GROUP), key=lambda point: point.name)
     if not points:
         raise RuntimeError(f"no installed distribution has entry points {GROUP!r}: install rollout-sandbox again")
-    return tuple(dict.fromkeys(row for point in points for row in outcomes_in(point.load())))
+    return tuple(dict.fromkeys(row for point in points for row in outcomes_in(_loaded(point))))
+
+
+def _loaded(point: EntryPoint) -> ModuleType:
+    try:
+        module: ModuleType = point.load()
+    except ModuleNotFoundError as error:
+        owner = point.dist.name if point.dist is not None else "its distribution"
+        raise RuntimeError(f"{point.value}, of {GROUP!r}, is not there: install {owner} again ({error})") from error
+    return module

@@ -159,11 +159,13 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     def __init_subclass__(cls, **options: Any) -> None:
         """Refuse a class whose config verifiers would not find: it looks for `Env[Config]` among the bases only."""
         super().__init_subclass__(**options)
-        named = concrete_type(cls, CliAgentEnvConfig)
-        if named is not None and named is not concrete_type(cls, EnvConfig, origin=Env):
-            config = named.__name__
+        if vars(cls).get("__parameters__"):  # its config is a parameter of its own
+            return
+        named = concrete_type(cls, CliAgentEnvConfig) or CliAgentEnvConfig
+        if named is not concrete_type(cls, EnvConfig, origin=Env):
+            config = f"Env[{named.__name__}]"
             raise TypeError(
-                f"verifiers finds no config of it: class {cls.__name__}(CliAgentEnv[{config}], Env[{config}])"
+                f"verifiers finds no config of {cls.__name__}: add {config} to its bases, after CliAgentEnv"
             )
 
     def __init__(self, config: ConfigT) -> None:
@@ -178,7 +180,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._resources = AsyncExitStack()
         self._prime_queue = PrimeQueue(self.config.prime)
         self._features = self.config.features()
-        self._outcomes = all_outcomes(row for feature in self._features for row in feature.outcomes)
+        self._outcomes = self.config.outcomes()
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
         limited = config.agent.timeout.rollout is not None
         self._report = EvaluationReport(local=self._runs_locally(), limited=limited, cap=self.config.cap)

@@ -9,6 +9,7 @@ the main agent's trace are counted with it.
 
 import asyncio
 import copy
+import logging
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -58,6 +59,8 @@ from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 from opencode_env.compat import with_methods, with_mixin
 from opencode_env.errors import ConfigurationError
+
+logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
 
 ConfigT = TypeVar("ConfigT", bound=HarnessConfig)
 
@@ -272,9 +275,11 @@ class GuardedSession(HarnessSession):
         if self._closed:
             return
         self._closed = True
-        await self._rollout.agent_ended()
         try:
-            await self._inner.close()
+            try:
+                await self._rollout.agent_ended()
+            finally:
+                await self._inner.close()
         finally:
             record = agent_record(self.trace)
             record |= {"segments": self._segments, "duration": round(self._duration, 3)}
@@ -286,11 +291,14 @@ class GuardedSession(HarnessSession):
             if (side := self._rollout.live_sub) is not None:
                 await side.end()
             self.trace.record_metrics(agent_metrics(self.trace, self._error, self._outcomes))
-            self.trace.record_metrics(await self._spelled_calls())
+            try:
+                self.trace.record_metrics(await self._spelled_calls())
+            except Exception:  # what the policy wrote is never an error
+                logger.warning("calls that were spelled in ordinary tokens could not be counted", exc_info=True)
 
     async def _spelled_calls(self) -> dict[str, float]:
         """The metrics of both sides' calls that text and tokens read differently, as far as that can be told."""
-        told = {"spelled_calls": await spelled_calls(self.ctx, self.trace)}
+        told = {"spelled_calls": await spelled_calls(self.ctx, self.trace, self._rollout.first_node)}
         if (side := self._rollout.sub) is not None:
             told["sub_llm_spelled_calls"] = await spelled_calls(side.session.ctx, side.trace)
         return {name: count for name, count in told.items() if count is not None}

@@ -109,16 +109,24 @@ class Rollout(Scoring):
             feature.registered(gateway)
 
     async def agent_ended(self) -> None:
-        """Tell the features that its agent makes no call any more."""
+        """Tell the features that its agent's program has ended; each is told, and then the first error is raised."""
+        errors = []
         for feature in self.features:
-            await feature.agent_ended()
+            try:
+                await feature.agent_ended()
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     async def end(self) -> None:
         """End what still serves the rollout; what came of it stays. Idempotent."""
-        if self.sub is not None:
-            await self.sub.end()
-        await self.agent_ended()
-        self.session = self.gateway = self.tunnel = self.boxes = None
+        try:
+            if self.sub is not None:
+                await self.sub.end()
+            await self.agent_ended()
+        finally:
+            self.session = self.gateway = self.tunnel = self.boxes = None
 
     @property
     def live_sub(self) -> SubRollout | None:

@@ -166,8 +166,12 @@ class EndpointClient(Client):
                 raise
             raise said from error
         finally:
-            for awaited in call.before_answer:
-                await awaited()
+            try:
+                for awaited in call.before_answer:
+                    await awaited()
+            finally:  # they may hold the call, which only the collector would free then
+                call.before_answer.clear()
+                call.events = None
 
 
 @asynccontextmanager

@@ -161,7 +161,11 @@ class RoleInterceptionServer(InterceptionServer):
         self.sessions[model_secret] = MainSession(session, gateway.left)
         if side is not None:
             side.session.left = gateway.left
-        rollout.registered(gateway)
+        try:
+            rollout.registered(gateway)
+        except BaseException:
+            self.unregister(model_secret, state_secret)
+            raise
         rollout.tunnel = None if self.watched is None else self.watched.present
         return model_secret, state_secret
 
@@ -267,7 +271,7 @@ class RoleInterceptionServer(InterceptionServer):
             return web.json_response({"error": "this agent's tool calls are not asked about"}, status=404)
 
         async def ask(call: Call) -> web.StreamResponse:
-            copied = request_with(request, call.server_body, request.headers)
+            copied = request_with(request, call.server_body)
             return await super(RoleInterceptionServer, self).handle_tool(copied)
 
         return await self._serve_json(Call(request, DIALECTS[0], gateway), path.TOOL, ask)

@@ -6,6 +6,7 @@ parser of a chat endpoint reads text, and finds a call there; a renderer, with w
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from verifiers.v1.clients import ModelContext, TrainClientConfig
@@ -16,15 +17,13 @@ from opencode_env.cli_agent.interception.answer_steps import LOGPROBS_RECORD
 from opencode_env.cli_agent.interception.training_client import renderers_of
 from opencode_env.cli_agent.traces import AnyTrace
 
-_MARK = re.compile(
-    r"<(?!/)(?![^<>\s]*end)[^<>\s]*tool[^<>\s]*call[^<>\s]*>|\[TOOL_CALLS\]|<\|python_tag\|>", re.IGNORECASE
-)
-"""With what a call begins, in families of models that have a token for it."""
+_TAG = re.compile(r"<(?!/)[^<>\s]+>|\[TOOL_CALLS\]", re.IGNORECASE)
+"""What may be a mark: read in time that grows with the text alone, since the text is the policy's."""
 
 
-async def spelled_calls(ctx: ModelContext, trace: AnyTrace) -> float | None:
-    """Return how many calls of a trace were spelled: text of it with a training client, calls of it with a chat
-    endpoint.
+async def spelled_calls(ctx: ModelContext, trace: AnyTrace, first_node: int = 0) -> float | None:
+    """Return how many calls of a trace were spelled, from a node on: text of it with a training client, calls of it
+    with a chat endpoint.
 
     None where nothing tells: a chat endpoint says which tokens it has read in log-probabilities that lack none.
     """
@@ -32,15 +31,15 @@ async def spelled_calls(ctx: ModelContext, trace: AnyTrace) -> float | None:
         return _read_from_text(trace)
     answers = [
         (node.token_ids[: node.mask.index(True)], node.token_ids[node.mask.index(True) :])
-        for node in trace.nodes
+        for node in trace.nodes[first_node:]
         if node.sampled and True in node.mask
     ]
     if not answers:
         return 0.0
     tools = [*{tool.name: tool_to_wire(tool) for node in trace.nodes for tool in node.tools}.values()]
     async with renderers_of(ctx.client, ctx).acquire() as slot:
-        renderer: Any = slot.renderer
-        return await slot.run(lambda: float(sum(renderer.spelled_calls(*answer, tools) for answer in answers)))
+        renderer: Any = slot.renderer  # shared with other rollouts, so it is held for one answer at a time
+        return float(sum([await slot.run(partial(renderer.spelled_calls, *answer, tools)) for answer in answers]))
 
 
 def _read_from_text(trace: AnyTrace) -> float | None:
@@ -56,6 +55,14 @@ def _has_all_tokens(entry: Mapping[str, Any]) -> bool:
 def _spelled(trace: AnyTrace, entry: Mapping[str, Any]) -> int:
     message, tokens = trace.nodes[entry["node"]].message, entry["tokens"]
     calls = len(message.tool_calls or ()) if isinstance(message, AssistantMessage) else 0
-    marks = sum(_MARK.fullmatch(token.strip()) is not None for token in tokens)
-    spelled = len(_MARK.findall("".join(tokens))) - marks
-    return max(0, min(spelled, calls - marks))
+    if not calls or not (found := sum(map(_begins_call, _TAG.findall("".join(tokens))))):
+        return 0
+    whole = (token.strip() for token in tokens if "<" in token or "[" in token)
+    marks = sum(_TAG.fullmatch(token) is not None and _begins_call(token) for token in whole)
+    return max(0, min(found - marks, calls - marks))
+
+
+def _begins_call(tag: str) -> bool:
+    """Whether a call begins with it, in families of models that have a token for that."""
+    tag = tag.lower()
+    return tag in ("[tool_calls]", "<|python_tag|>") or ("end" not in tag and "call" in tag.partition("tool")[2])
