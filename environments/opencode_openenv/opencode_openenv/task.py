@@ -156,7 +156,7 @@ class RolloutTask(OpenCodeTask):
         records = trace.info[SETUP_RECORD] = []
         timeout = self.data.setup_timeout or self.config.setup_timeout
         for command in self.data.setup:
-            result = await run_command(runtime, command, workdir=_HOME, timeout=timeout, environment={"_HOME": _HOME})
+            result = await run_command(runtime, command, workdir=_HOME, timeout=timeout, environment={"HOME": _HOME})
             records.append(result.record())
             if not result.ok:
                 await require_alive(runtime, f"running setup command {command!r}")
