@@ -203,14 +203,16 @@ async def server(kind: str, upstream: str) -> AsyncIterator[Served]:
 async def serve(upstream: str, kind: str) -> None:
     """The child: registers rollouts on a server, prints their doors, waits for its end."""
     import verifiers.v1 as vf
-    from opencode_env.cli_agent.interception import SubRollout, SubSettings
-    from opencode_env.cli_agent.interception_servers import role_server
-    from opencode_env.cli_agent.rollout import rollout_of
     from verifiers.v1.agent import make_agent
     from verifiers.v1.harnesses.null import NullHarnessConfig
     from verifiers.v1.interception import InterceptionServer
     from verifiers.v1.session import RolloutSession
     from verifiers.v1.trace import AgentInfo, Trace, TraceTask
+
+    if kind != "verifiers":  # whose own server runs as it is released, without what we mend on import
+        from opencode_env.cli_agent.interception import SubRollout, SubSettings
+        from opencode_env.cli_agent.interception_servers import role_server
+        from opencode_env.cli_agent.rollout import rollout_of
 
     logging.disable(logging.CRITICAL)
     agent = make_agent(
