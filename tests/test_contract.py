@@ -366,6 +366,6 @@ def test_a_default_of_a_node_costs_no_reading_of_a_builtins_signature() -> None:
     assert factories
     assert all(isinstance(factory, FunctionType) for factory in factories)
     one, other = (MessageNode.model_construct(message=UserMessage(content="x")) for _ in range(2))
-    assert one.token_ids == other.token_ids == []
+    assert len(one.token_ids) == len(other.token_ids) == 0
     assert one.token_ids is not other.token_ids
     assert one.timestamp <= other.timestamp

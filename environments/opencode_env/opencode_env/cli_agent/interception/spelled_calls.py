@@ -29,11 +29,9 @@ async def spelled_calls(ctx: ModelContext, trace: AnyTrace, first_node: int = 0)
     """
     if not isinstance(ctx.client, TrainClientConfig):
         return _read_from_text(trace)
-    answers = [
-        (node.token_ids[: node.mask.index(True)], node.token_ids[node.mask.index(True) :])
-        for node in trace.nodes[first_node:]
-        if node.sampled and True in node.mask
-    ]
+    own = (node for node in trace.nodes[first_node:] if node.sampled)
+    streams = [([*map(int, node.token_ids)], [*map(bool, node.mask)]) for node in own]  # arrays, after 0.4.0
+    answers = [(ids[: mask.index(True)], ids[mask.index(True) :]) for ids, mask in streams if True in mask]
     if not answers:
         return 0.0
     tools = [*{tool.name: tool_to_wire(tool) for node in trace.nodes for tool in node.tools}.values()]
