@@ -5,12 +5,13 @@ parser of a chat endpoint reads text, and finds a call there; a renderer, with w
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from verifiers.v1.clients import ModelContext, TrainClientConfig
 from verifiers.v1.clients.train import tool_to_wire
+from verifiers.v1.graph import MessageNode
 from verifiers.v1.types import AssistantMessage
 
 from opencode_env.cli_agent.interception.answer_steps import LOGPROBS_RECORD
@@ -29,15 +30,23 @@ async def spelled_calls(ctx: ModelContext, trace: AnyTrace, first_node: int = 0)
     """
     if not isinstance(ctx.client, TrainClientConfig):
         return _read_from_text(trace)
-    own = (node for node in trace.nodes[first_node:] if node.sampled)
-    streams = [([*map(int, node.token_ids)], [*map(bool, node.mask)]) for node in own]  # arrays, after 0.4.0
-    answers = [(ids[: mask.index(True)], ids[mask.index(True) :]) for ids, mask in streams if True in mask]
+    answers = [node for node in trace.nodes[first_node:] if node.sampled and len(node.mask)]
     if not answers:
         return 0.0
     tools = [*{tool.name: tool_to_wire(tool) for node in trace.nodes for tool in node.tools}.values()]
     async with renderers_of(ctx.client, ctx).acquire() as slot:
-        renderer: Any = slot.renderer  # shared with other rollouts, so it is held for one answer at a time
-        return float(sum([await slot.run(partial(renderer.spelled_calls, *answer, tools)) for answer in answers]))
+        # The renderer is shared with other rollouts, so it is held for one answer at a time.
+        counts = [await slot.run(partial(_read_from_tokens, slot.renderer, node, tools)) for node in answers]
+        return float(sum(counts))
+
+
+def _read_from_tokens(renderer: Any, node: MessageNode, tools: Sequence[Any]) -> int:
+    ids, mask = [*map(int, node.token_ids)], [*map(bool, node.mask)]  # arrays, after verifiers 0.4.0
+    if True not in mask:
+        return 0
+    begin = mask.index(True)
+    spelled: int = renderer.spelled_calls(ids[:begin], ids[begin:], tools)
+    return spelled
 
 
 def _read_from_text(trace: AnyTrace) -> float | None:
