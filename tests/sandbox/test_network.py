@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+import uvloop
 from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
 from rollout_sandbox.confined.network import MAX_CONNECTIONS, _End
 
@@ -15,8 +16,10 @@ from tests.support.waiting import settled, until
 from .conftest import sh
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
+uvloop.new_event_loop().close()  # libuv's first loop opens a pipe for the process's life, which no test leaves behind
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+LONG = 8 << 20
 GET = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=60).read().decode())"
 TALK = """
 import socket, sys
@@ -231,3 +234,26 @@ async def test_a_connection_is_relayed_on_an_event_loop_with_transports_of_its_o
     ends[1].data_received(b"back")
     assert [transport.written for transport in transports] == [b"back", b"early"]
     assert all(transport.reading for transport in transports)
+
+
+async def test_a_model_call_leaves_the_sandbox_on_uvloop() -> None:
+    """In a thread, as an actor of Ray runs it: a call with an answer longer than any buffer, one from outside, and one
+    whose answer is cut."""
+
+    async def ask(text: str) -> None:
+        async with served(answer) as port, provision_confined(LocalSandboxConfig()) as box:
+            url = box.host_url(f"http://127.0.0.1:{port}/")
+            told = await box.run(["python3", "-c", TALK, url.rpartition(":")[2].strip("/"), text], {})
+            assert told.stdout == f"{len(text) + LONG} {text[:20]}\n", told.stderr
+            assert (await box.run(["python3", "-c", GET, url], {})).exit_code == 1
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (asked := await reader.read(3)) == b"GET":
+            writer.transport.abort()
+            return
+        writer.write(asked + await reader.read())
+        for _ in range(LONG >> 16):
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+
+    await asyncio.to_thread(uvloop.run, ask("model call " * 3000))
