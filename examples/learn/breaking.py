@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.agents.opencode.echo import OpenCodeEcho
-from opencode_env.cli_agent.interception.request_rules import EchoRules, Wire
+from opencode_env.cli_agent.interception.history import EchoRules, Wire
 from opencode_runs.trainable.samples import TrainingSample
 from verifiers.v1.types import AssistantMessage
 

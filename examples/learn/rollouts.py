@@ -14,7 +14,7 @@ from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.agents.opencode.config import BUILT_IN_TOOLS
 from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.cli_agent.env import CliAgentEnv
-from opencode_env.cli_agent.interception.sub_rollout import RLM_RECORD
+from opencode_env.cli_agent.interception.callers import RLM_RECORD
 from opencode_env.cli_agent.seats import local_seat
 from opencode_env.taskset import OpenCodeTask
 from opencode_env.taskset.config import OpenCodeTaskConfig

@@ -5,8 +5,8 @@ from typing import Any
 import verifiers.v1 as vf
 from aiohttp.test_utils import make_mocked_request
 from opencode_env.cli_agent.interception import Gateway, GatewayConfig
+from opencode_env.cli_agent.interception.callers import AgentProgram
 from opencode_env.cli_agent.interception.gateway import Call
-from opencode_env.cli_agent.interception.own_calls import AgentProgram
 from verifiers.v1.agent import make_agent
 from verifiers.v1.dialects import ChatDialect
 from verifiers.v1.harnesses.null import NullHarnessConfig

@@ -9,9 +9,9 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent.interception import request_steps
 from opencode_env.cli_agent.interception.answer_steps import in_one_event
 from opencode_env.cli_agent.interception.call_limits import TraceBytes
+from opencode_env.cli_agent.interception.endpoint import served
 from opencode_env.cli_agent.interception.gateway import Call
 from opencode_env.cli_agent.interception.request_steps import parse_body
-from opencode_env.cli_agent.interception.served_dialect import served
 from opencode_env.cli_agent.interception.server import MainSession
 from opencode_env.errors import RequestRefused
 from verifiers.v1.dialects import ChatDialect

@@ -9,7 +9,7 @@ import pytest
 import verifiers.v1 as vf
 from aiohttp import web
 from opencode_env.cli_agent.interception import GatewayConfig, endpoint
-from opencode_env.cli_agent.interception.key_masking import Masking
+from opencode_env.cli_agent.interception.gateway import Masking
 
 from tests.rlm.role_server import SUB, Answer, Rollout, role_server
 from tests.support.served_app import served

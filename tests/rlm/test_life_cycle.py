@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 
-import opencode_env.cli_agent.interception.sub_rollout as sub_rollout_module
+import opencode_env.cli_agent.interception.callers as callers
 import pytest
 from opencode_env.cli_agent.interception import SubSettings
 from opencode_env.cli_agent.rollout import rollout_of
@@ -78,7 +78,7 @@ async def test_calls_in_flight_are_drained_when_the_agent_has_finished_and_the_q
 
 
 async def test_draining_ends_at_its_bound(server: RoleServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sub_rollout_module, "DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr(callers, "DRAIN_SECONDS", 0.2)
     async with server.rollout() as rollout:
         call = asyncio.create_task(rollout.sub_ask(HANG))
         await until(lambda: server.model.active == 1)

@@ -23,7 +23,7 @@ from opencode_env.agents.opencode.echo import OpenCodeEcho
 from opencode_env.agents.opencode.harness import EVENTS_TAIL_BYTES, parse_log
 from opencode_env.cli_agent.interception import answer_steps as answers
 from opencode_env.cli_agent.interception.chat_answers import stream_parser
-from opencode_env.cli_agent.interception.key_masking import Masking
+from opencode_env.cli_agent.interception.gateway import Masking
 from opencode_env.tool_backends import connection
 from opencode_openenv.connection_guard import refusal
 from opencode_openenv.spec import RolloutSpec

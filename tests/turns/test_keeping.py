@@ -16,8 +16,8 @@ from opencode_env import user_simulation
 from opencode_env.agents.opencode.config import OpenCodeHarnessConfig
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness, guarded_task
+from opencode_env.cli_agent.interception.callers import Caller
 from opencode_env.cli_agent.interception.gateway import Call
-from opencode_env.cli_agent.interception.own_calls import Caller
 from opencode_env.cli_agent.rollout import PlayedBefore, Rollout
 from opencode_env.cli_agent.runaway import NOT_STARTED
 from opencode_env.cli_agent.traces import AGENT_RECORD

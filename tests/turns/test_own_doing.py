@@ -10,7 +10,7 @@ import verifiers.v1 as vf
 from opencode_env.cli_agent import runaway
 from opencode_env.cli_agent.classification import Evidence, endpoint_failure, require_scorable
 from opencode_env.cli_agent.guard import GuardedSession
-from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS, RECORDED_PROGRAM_CALLS
+from opencode_env.cli_agent.interception.callers import PROGRAM_CALLS, RECORDED_PROGRAM_CALLS
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.runaway import RUNAWAY_FAILURES
 from opencode_env.cli_agent.traces import AnyTrace, agent_record

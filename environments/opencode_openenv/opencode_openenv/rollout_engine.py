@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from opencode_env.cli_agent.interception.answer_steps import LOGPROBS_RECORD
-from opencode_env.cli_agent.interception.own_calls import own_calls
+from opencode_env.cli_agent.interception.callers import own_calls
 from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
 from opencode_rubrics.verify_commands import REWARD_FILE_KEY, UNREADY_KEY

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from opencode_env.cli_agent.classification import Patience
     from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
     from opencode_env.cli_agent.guard import GuardedHarness
-    from opencode_env.cli_agent.interception.request_rules import EchoRules, ModelRequests
+    from opencode_env.cli_agent.interception.gateway import ModelRequests
+    from opencode_env.cli_agent.interception.history import EchoRules
     from opencode_env.cli_agent.process_fence import ProcessFence
     from opencode_env.cli_agent.seats import local_seat
 
@@ -40,9 +41,9 @@ _MODULES = {
     "Bind": "rollout_sandbox.confined",
     "CliAgentEnv": "opencode_env.cli_agent.env",
     "CliAgentEnvConfig": "opencode_env.cli_agent.env",
-    "EchoRules": "opencode_env.cli_agent.interception.request_rules",
+    "EchoRules": "opencode_env.cli_agent.interception.history",
     "GuardedHarness": "opencode_env.cli_agent.guard",
-    "ModelRequests": "opencode_env.cli_agent.interception.request_rules",
+    "ModelRequests": "opencode_env.cli_agent.interception.gateway",
     "OpenCodeHarness": "opencode_env.agents.opencode",
     "OpenCodeHarnessConfig": "opencode_env.agents.opencode",
     "Patience": "opencode_env.cli_agent.classification",

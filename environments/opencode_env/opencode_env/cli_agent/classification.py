@@ -47,8 +47,8 @@ from verifiers.v1.runtimes import Runtime
 from verifiers.v1.trace import Error, ModelCall
 from verifiers.v1.types import Message
 
+from opencode_env.cli_agent.interception.callers import RECORDED_PROGRAM_CALLS, own_calls, program_calls
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, LAST_REFUSED
-from opencode_env.cli_agent.interception.own_calls import RECORDED_PROGRAM_CALLS, own_calls, program_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel
 from opencode_env.cli_agent.interception.window import says_full
 from opencode_env.cli_agent.outcomes import NO_ANSWER, AgentErrors, RunOutcome, endpoint_errors

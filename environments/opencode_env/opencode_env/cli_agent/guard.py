@@ -48,8 +48,8 @@ from opencode_env.cli_agent.classification import (
     overflowed,
     require_scorable,
 )
+from opencode_env.cli_agent.interception.callers import own_calls
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, PARTIAL, REPEATED
-from opencode_env.cli_agent.interception.own_calls import own_calls
 from opencode_env.cli_agent.interception.spelled_calls import spelled_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
 from opencode_env.cli_agent.outcomes import AgentErrors, RunOutcome, flags_of_outcomes

@@ -20,9 +20,8 @@ from rollout_sandbox.toolbox.scoring import Scoring, attach, attached
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.harness import HarnessSession
 
+from opencode_env.cli_agent.interception.callers import AgentProgram, SubRollout
 from opencode_env.cli_agent.interception.gateway import Gateway
-from opencode_env.cli_agent.interception.own_calls import AgentProgram
-from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.interception.tunnel import OpenTunnel
 from opencode_env.cli_agent.outcomes import all_outcomes
 from opencode_env.cli_agent.traces import AnyTrace

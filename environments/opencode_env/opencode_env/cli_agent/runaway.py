@@ -13,7 +13,7 @@ from verifiers.v1.errors import HarnessError
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.trace import ModelCall
 
-from opencode_env.cli_agent.interception.own_calls import own_calls
+from opencode_env.cli_agent.interception.callers import own_calls
 from opencode_env.cli_agent.process_fence import ProcessFence
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, agent_record

@@ -25,10 +25,9 @@ from verifiers.v1.serve.delta import unpack
 from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Tool
 
+from opencode_env.cli_agent.interception.callers import PROGRAM_CALLS, SubRollout
 from opencode_env.cli_agent.interception.conversations import HISTORY_RECORD as FORKS
 from opencode_env.cli_agent.interception.history import CALL_FIELDS
-from opencode_env.cli_agent.interception.own_calls import PROGRAM_CALLS
-from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.rollout import PlayedBefore
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record, lineage
 

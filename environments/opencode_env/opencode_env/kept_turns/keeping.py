@@ -65,9 +65,9 @@ from verifiers.v1.utils.compile import resolve_runtime_config
 from opencode_env.cli_agent.env import CliAgentEnvConfig
 from opencode_env.cli_agent.features import Feature, Run
 from opencode_env.cli_agent.interception import path
+from opencode_env.cli_agent.interception.callers import SubRollout
 from opencode_env.cli_agent.interception.gateway import Call, Gateway
 from opencode_env.cli_agent.interception.request_steps import commit, require_place
-from opencode_env.cli_agent.interception.sub_rollout import SubRollout
 from opencode_env.cli_agent.rollout import Rollout, RolloutFeature, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.kept_turns.continued import BRANCH, SUB, Continued, trace_state

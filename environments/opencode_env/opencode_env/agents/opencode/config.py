@@ -18,7 +18,8 @@ from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 from opencode_env.agents.opencode.builds import DEFAULT_VERSION
 from opencode_env.agents.opencode.echo import OpenCodeEcho
 from opencode_env.cli_agent.classification import Patience
-from opencode_env.cli_agent.interception.request_rules import CHAT, MESSAGES, RESPONSES, EchoRules, ModelRequests
+from opencode_env.cli_agent.interception.gateway import CHAT, MESSAGES, RESPONSES, ModelRequests
+from opencode_env.cli_agent.interception.history import EchoRules
 
 _OWN_PACKAGE = "@ai-sdk/openai-compatible"
 _FORMATS = {_OWN_PACKAGE: CHAT, "@ai-sdk/openai": RESPONSES, "@ai-sdk/anthropic": MESSAGES}

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from verifiers.v1.types import AssistantMessage, ToolCall
 
-from opencode_env.cli_agent.interception.request_rules import Wire
+from opencode_env.cli_agent.interception.history import Wire
 
 _STEP_LIMIT = "CRITICAL - MAXIMUM STEPS REACHED\n"
 _INVALID = "invalid"

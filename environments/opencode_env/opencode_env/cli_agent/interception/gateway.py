@@ -1,4 +1,9 @@
-"""One rollout's gateway to the model, and one call through it: the state that all steps of `path.py` share.
+"""One rollout's gateway to the model, and one call through it: the state that all steps of `path.py` share, and what
+may pass: the requests that a harness sends (`ModelRequests`), and no key of an endpoint to an agent (`Masking`).
+
+A harness that knows better what it sends says so with a `model_requests()` on its configuration. Lists of keys hold
+what agents send; nothing that makes an endpoint fetch, run or remember something, route elsewhere, or sample otherwise
+than the seat says.
 
 A request that is refused here was never a model call: it is counted on the trace, costs the rollout nothing but time,
 and makes no error of it.
@@ -6,27 +11,32 @@ and makes no error of it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import os
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Protocol, TypeVar
 
+import httpx
 from aiohttp import web
 from pydantic import Field, FiniteFloat
 from pydantic_config import BaseConfig
 from rollout_sandbox.compat import error_body
+from verifiers.v1.configs.client import BaseClientConfig, resolve_api_key, resolve_headers
+from verifiers.v1.configs.harness import HarnessConfig
 from verifiers.v1.dialects import Dialect
 from verifiers.v1.session import RolloutSession
 from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Response, Tool
 
+from opencode_env.agents.named import TRANSPORTS
 from opencode_env.cli_agent.interception.call_limits import BodyMemory, CpuBudget, MainCalls, TraceBytes
+from opencode_env.cli_agent.interception.callers import AgentProgram, Caller, ProgramLoad, SubRollout
 from opencode_env.cli_agent.interception.conversations import FixedPrompts, RequestKey
-from opencode_env.cli_agent.interception.history import History, MessageKey
-from opencode_env.cli_agent.interception.key_masking import Masking
-from opencode_env.cli_agent.interception.own_calls import AgentProgram, Caller, ProgramLoad
-from opencode_env.cli_agent.interception.request_rules import ModelRequests, echo_rules, model_requests
-from opencode_env.cli_agent.interception.sub_rollout import SubRollout
+from opencode_env.cli_agent.interception.history import History, MessageKey, echo_rules
 from opencode_env.cli_agent.interception.tunnel import OpenTunnel
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.errors import RequestRefused
@@ -75,6 +85,167 @@ class GatewayConfig(BaseConfig):
     ask_streamed: bool = True
     """Ask a chat endpoint for a stream where the agent asks for one. False asks for the whole answer at once, for an
     endpoint that does not stream, or whose streams lack log-probabilities; the agent gets a stream either way."""
+
+
+CHAT, RESPONSES, MESSAGES = "/chat/completions", "/responses", "/v1/messages"
+"""The wire formats, by the path that a request takes upstream (`Dialect.upstream_path`)."""
+
+_COMMON = {"model", "tools", "tool_choice", "stream", "temperature", "top_p"}
+KEYS = {
+    CHAT: frozenset(
+        _COMMON
+        | {"messages", "parallel_tool_calls", "stream_options", "max_tokens", "max_completion_tokens", "stop", "seed"}
+        | {"frequency_penalty", "presence_penalty", "response_format", "reasoning_effort", "reasoning", "verbosity"}
+        | {"thinking", "enable_thinking", "prompt_cache_key", "store", "user"}
+    ),
+    RESPONSES: frozenset(
+        _COMMON
+        | {"input", "instructions", "parallel_tool_calls", "stream_options", "max_output_tokens", "reasoning", "text"}
+        | {"include", "store", "truncation", "prompt_cache_key", "client_metadata", "user"}
+    ),
+    MESSAGES: frozenset(
+        _COMMON
+        | {"messages", "system", "max_tokens", "top_k", "stop_sequences", "thinking", "metadata", "output_config"}
+        | {"context_management", "cache_control"}
+    ),
+}
+"""Top-level keys of a request that go upstream, by wire format."""
+
+CHAT_MESSAGE_KEYS = frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning", "reasoning_details"}
+    | {"refusal", "function_call", "cache_control"}
+)
+"""Keys of a chat message that go upstream."""
+
+HEADERS = {
+    CHAT: frozenset[str](),
+    RESPONSES: frozenset({"openai-beta"}),
+    MESSAGES: frozenset({"anthropic-beta", "anthropic-version"}),
+}
+"""Headers that ask for a wire format's features, by wire format."""
+
+_TRANSPORTS = {"chat_completions": CHAT, "responses": RESPONSES, "anthropic_messages": MESSAGES}
+
+
+@dataclass(frozen=True)
+class ModelRequests:
+    """Holds what a harness sends to the model endpoint."""
+
+    formats: frozenset[str] = frozenset()
+    """Wire formats, as upstream paths; empty = the one of the rollout's first call."""
+    extra: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Further keys, each with the values that the user configured."""
+    message_keys: frozenset[str] = frozenset()
+    """Further keys of chat messages."""
+    headers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Further headers by lower-case name, each with the values that the user configured."""
+
+    def passes(self, key: str, value: Any) -> bool:
+        """Whether the user configured this value for a key that no list holds."""
+        return key in self.extra and _covered(value, self.extra[key])
+
+
+def _covered(value: Any, configured: tuple[Any, ...]) -> bool:
+    """Whether a value is a configured one, or an object merged of several."""
+    if any(type(value) is type(one) and value == one for one in configured):
+        return True
+    if not isinstance(value, dict):
+        return False
+    parts = [one for one in configured if isinstance(one, Mapping)]
+    return bool(parts) and all(_covered(v, tuple(one[k] for one in parts if k in one)) for k, v in value.items())
+
+
+def model_requests(config: HarnessConfig | None) -> ModelRequests:
+    """Return what the harness of a configuration sends."""
+    own = getattr(config, "model_requests", None)
+    if own is not None:
+        found: ModelRequests = own()
+        return found
+    choice = getattr(config, "transport", None) or getattr(config, "dialect", None)
+    name = (config.id if config is not None else "").replace("-", "_")
+    wire_format = _TRANSPORTS.get(str(choice)) or _TRANSPORTS.get(TRANSPORTS.get(name, ""))
+    return ModelRequests(frozenset({wire_format}) if wire_format else frozenset())
+
+
+_MASK = "[key]"
+_SHORTEST = 12
+"""Characters; shorter values are words such as `EMPTY`, which answers may hold."""
+
+_SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|AUTHORIZATION|COOKIE)$")
+_TEXT = re.compile(
+    rb'"(content|reasoning_content|reasoning|refusal|text|delta|thinking|name|arguments|partial_json)"\s*:\s*"'
+)
+_STRING_END = re.compile(rb'(?:[^"\\]|\\.)*')
+
+
+def keys_of(config: BaseClientConfig) -> frozenset[str]:
+    """Return what must not reach an agent: the endpoint's key, secret headers and what its URL holds of that kind,
+    every key in this process's environment."""
+    url = httpx.URL(config.base_url)
+    named = {**os.environ, **resolve_headers(config), **url.params, "PASSWORD": url.password}
+    found = {value.removeprefix("Bearer ") for name, value in named.items() if _SECRET_NAME.search(name.upper())}
+    found |= {resolve_api_key(config), *(os.environ.get(name, "") for name in config.headers_from_env.values())}
+    return frozenset(key for key in found if len(key) >= _SHORTEST and not re.search(r"\s", key))
+
+
+class Masking:
+    """Takes API keys out of answers, streams and texts of errors: some endpoints repeat the key that they were called
+    with."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        longest_first = [re.escape(key) for key in sorted(keys, key=len, reverse=True)]
+        pattern = "|".join(longest_first) or r"(?!)"
+        self._text = re.compile(pattern)
+        # JSON may write a slash with a backslash before it.
+        self._bytes = re.compile(pattern.replace("/", r"\\?/").encode("utf-8", "surrogateescape"))
+
+    def text(self, value: str) -> str:
+        """A text without keys."""
+        return self._text.sub(_MASK, value)
+
+    def data(self, value: bytes) -> bytes:
+        """Bytes without keys."""
+        return self._bytes.sub(_MASK.encode(), value)
+
+    def json(self, value: Any) -> Any:
+        """JSON without keys; the same object when it holds none."""
+        if isinstance(value, str):
+            return self.text(value) if self._text.search(value) else value
+        if isinstance(value, list):
+            entries = [self.json(one) for one in value]
+            return entries if any(new is not old for new, old in zip(entries, value, strict=True)) else value
+        if isinstance(value, dict):
+            pairs = {self.json(key): self.json(one) for key, one in value.items()}
+            changed = pairs.keys() != value.keys() or any(pairs[key] is not value[key] for key in value)
+            return pairs if changed else value
+        return value
+
+    def stream(self, events: list[bytes]) -> list[bytes]:
+        """The events of a stream without keys, those included that are spelled over several events."""
+        events = [self.data(event) for event in events]
+        spoken: dict[bytes, list[tuple[int, int, bytes]]] = {}
+        for number, event in enumerate(events):
+            for found in _TEXT.finditer(event):
+                end = _STRING_END.match(event, found.end())
+                assert end is not None
+                spoken.setdefault(found[1], []).append((number, found.end(), end[0]))
+        edits: dict[int, bytearray] = {}
+        for pieces in spoken.values():
+            begins = [0, *accumulate(len(piece) for _, _, piece in pieces)]
+            for match in self._bytes.finditer(b"".join(piece for _, _, piece in pieces)):
+                for at in range(bisect_right(begins, match.start()) - 1, bisect_left(begins, match.end())):
+                    number, start, piece = pieces[at]
+                    low, high = max(match.start() - begins[at], 0), min(match.end() - begins[at], len(piece))
+                    if low < high:
+                        edited = edits.setdefault(number, bytearray(events[number]))
+                        edited[start + low : start + high] = b"*" * (high - low)  # same length: positions stay
+        for number, edited in edits.items():
+            events[number] = bytes(edited)
+        return events
+
+    def error(self, error: Exception) -> None:
+        """Take keys out of the text of an error."""
+        error.args = tuple(self.text(part) if isinstance(part, str) else part for part in error.args)
 
 
 class CallAnswered(Exception):
@@ -236,7 +407,7 @@ class Call:
     """One request of a rollout, from when it came until it is answered, and all that its steps know of it.
 
     It travels as an argument: to the steps of `path.py`, and through verifiers' server as the dialect that serves it
-    (see `served_dialect.py`). What a step takes for the time of the call is given back by `until_end`.
+    (see `endpoint.py`). What a step takes for the time of the call is given back by `until_end`.
     """
 
     # What came.
@@ -272,7 +443,7 @@ class Call:
     last_message: dict[str, Any] = field(default_factory=dict)
     """With which it ends, as a chat endpoint gets it."""
     reading: Dialect[Any] = field(init=False)
-    """The wire format as verifiers' server reads this call with it (`served_dialect.py`)."""
+    """The wire format as verifiers' server reads this call with it (`endpoint.py`)."""
     trains: bool = False
     """Whether its answer is sampled from tokens and may be trained on."""
     masking: Masking | None = None
@@ -314,7 +485,7 @@ class Call:
     @property
     def is_chat(self) -> bool:
         """Whether it came as a chat completion."""
-        return self.dialect.upstream_path == "/chat/completions"
+        return self.dialect.upstream_path == CHAT
 
     @property
     def is_main(self) -> bool:

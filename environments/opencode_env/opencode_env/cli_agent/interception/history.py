@@ -3,19 +3,22 @@
 A request is read message by message: `History.restore` finds the longest part in the graph, `RestoredHistory` says
 how that part goes to a chat endpoint. A message is restored only where its agent's rules say that it is the echo of one
 answer that was sampled in the same conversation, behind a history that is the same up to there; from the first message
-that is neither, the request stays as it came. Whatever was sampled, the messages that leave here are valid: a strict
-endpoint answers what it does not take with a 400 that a policy could then provoke at will.
+that is neither, the request stays as it came. A harness whose agent rewrites what its model sampled says it with an
+`echo_rules()` on its configuration; without one nothing is restored, and every rewriting is a new branch of the trace.
+Whatever was sampled, the messages that leave here are valid: a strict endpoint answers what it does not take with a 400
+that a policy could then provoke at will.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic_core import from_json
 from rollout_sandbox.compat import index_nodes
 from rollout_sandbox.surrogates import whole_text
+from verifiers.v1.configs.harness import HarnessConfig
 from verifiers.v1.dialects import ChatDialect
 from verifiers.v1.dialects.chat import message_to_wire, parse_message
 from verifiers.v1.graph import MessageNode
@@ -31,10 +34,45 @@ from verifiers.v1.types import (
 )
 
 from opencode_env.cli_agent.interception.conversations import AnsweredRequests, Forks, OwnNodes
-from opencode_env.cli_agent.interception.request_rules import EchoRules
 
 WireMessage = dict[str, Any]
 """A chat message as it stands in a request."""
+
+Wire = Mapping[str, Any]
+"""The same, for whoever only reads it."""
+
+
+class EchoRules(Protocol):
+    """Tells what one agent makes of its model's answers when it sends them back."""
+
+    @property
+    def conversation_header(self) -> str:
+        """The request header that names the conversation of a call."""
+
+    @property
+    def side_agents(self) -> frozenset[str]:
+        """Return who speaks in a conversation with a system prompt and tools of their own, as its calls' keys name
+        them."""
+
+    def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
+        """The sampled ids of the echo's calls, in their order there; None when it is not an echo of that answer."""
+
+    def leaves_out(self, sampled: AssistantMessage) -> bool:
+        """Whether an answer is missing from the history."""
+
+    def stands_in(self, echo: Wire) -> bool:
+        """Whether a message is what the agent may put in the place of an answer that it leaves out."""
+
+    def says_once(self, message: AssistantMessage) -> bool:
+        """Whether these are the agent's own words at the end of one request, missing from the next."""
+
+
+def echo_rules(config: HarnessConfig | None) -> EchoRules | None:
+    """The rules of a configuration's agent, if there are any."""
+    own = getattr(config, "echo_rules", None)
+    found: EchoRules | None = None if own is None else own()
+    return found
+
 
 CALL_FIELDS = "call_fields"
 """Key in a trace's `info`: by node, for each call of an answer what the endpoint said of it beside OpenAI's fields and

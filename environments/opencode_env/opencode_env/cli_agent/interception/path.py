@@ -2,7 +2,7 @@
 one that only some rollouts need, a feature adds to theirs (`Gateway.add_step`).
 
 Between `REQUEST` and `ASK` stands verifiers' server: it imposes the seat's model and sampling, has the request read
-(`served_dialect.py`, where a history is restored as it was sampled), asks limits and hooks of the task, and finds the
+(`endpoint.py`, where a history is restored as it was sampled), asks limits and hooks of the task, and finds the
 request in the trace's graph. Between `ANSWER` or `STREAM` and `RECORD` it commits the answer to that graph.
 """
 

@@ -24,17 +24,20 @@ from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER, RETRY_COUNT
 from verifiers.v1.semantic import ACP_EXTENSION_HEADERS
 
 from opencode_env.cli_agent.interception.call_limits import is_gone
-from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, REPEATED, Call, CallAnswered, error_answer
-from opencode_env.cli_agent.interception.own_calls import MARK_HEADER, note_program_call
-from opencode_env.cli_agent.interception.request_rules import (
+from opencode_env.cli_agent.interception.callers import MARK_HEADER, Routing, note_program_call, read_routing
+from opencode_env.cli_agent.interception.gateway import (
     CHAT,
     CHAT_MESSAGE_KEYS,
+    GATEWAY_RECORD,
     HEADERS,
     KEYS,
+    REPEATED,
     RESPONSES,
+    Call,
+    CallAnswered,
     ModelRequests,
+    error_answer,
 )
-from opencode_env.cli_agent.interception.sub_rollout import Routing, read_routing
 from opencode_env.errors import RequestRefused, RoleRefused
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")

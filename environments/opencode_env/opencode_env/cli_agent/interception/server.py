@@ -1,6 +1,6 @@
 """`RoleInterceptionServer`: verifiers' interception server behind a gateway, with a second session for sub-LLM calls.
 
-Private methods of verifiers are overridden here and in `served_dialect.py` only, pinned by `tests/test_contract.py`:
+Private methods of verifiers are overridden here and in `endpoint.py` only, pinned by `tests/test_contract.py`:
 `_handler_for`, `_aux_handler_for`, `_session_for`, `record_call`; used are `sessions`, `stack`, `runner`, `tunnel`.
 """
 
@@ -29,19 +29,19 @@ from verifiers.v1.types import Request
 from opencode_env.cli_agent.interception import path
 from opencode_env.cli_agent.interception.call_limits import MAX_TRACE, CpuBudget, TraceBytes
 from opencode_env.cli_agent.interception.conversations import finding_own_nodes
-from opencode_env.cli_agent.interception.endpoint import KeptClients
+from opencode_env.cli_agent.interception.endpoint import KeptClients, call_of, served
 from opencode_env.cli_agent.interception.gateway import (
     CALL,
     Call,
     CallAnswered,
     Gateway,
     GatewayConfig,
+    Masking,
     RolloutOf,
     error_answer,
+    keys_of,
 )
-from opencode_env.cli_agent.interception.key_masking import Masking, keys_of
 from opencode_env.cli_agent.interception.request_steps import BODY_IDLE_SECONDS
-from opencode_env.cli_agent.interception.served_dialect import call_of, served
 from opencode_env.cli_agent.interception.tunnel import watched
 from opencode_env.compat import request_with, serve_through, share_state
 from opencode_env.errors import RequestRefused
@@ -305,7 +305,7 @@ class RoleInterceptionServer(InterceptionServer):
 
 def _passed_on(call: Call, body: bytes) -> web.Request:
     """The request of a call as verifiers' server shall see it: for the session of its bearer, with this body, which it
-    parses and takes the digest of for a retry's; a call's own body goes on in its dialect (see `served_dialect.py`)."""
+    parses and takes the digest of for a retry's; a call's own body goes on in its dialect (see `endpoint.py`)."""
     headers = [("Authorization", f"Bearer {call.bearer}"), *call.headers]
     passed_on = request_with(call.request, body, headers)
     passed_on[CALL] = call
