@@ -33,7 +33,7 @@ from pydantic import TypeAdapter, ValidationError, field_serializer
 from pydantic_config import BaseConfig
 from rollout_sandbox.confined.config import Bind
 from rollout_sandbox.errors import SandboxFileError, ScoringError
-from rollout_sandbox.told import task_name
+from rollout_sandbox.told import first_error, task_name
 from rollout_sandbox.toolbox.checked_run import is_infrastructure
 from rollout_sandbox.toolbox.files import upload_content
 from rollout_sandbox.toolbox.scoring import attach, causes, exempt, not_exempt, not_the_agents, said, scoring_of
@@ -227,10 +227,7 @@ async def _run_together(scorers: list[Scorer], available: dict[str | type, Any])
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_run_one(scorer, available)) for scorer in scorers]
     except* Exception as failures:  # noqa: BLE001 - unwrapped and raised again below
-        error: BaseException = failures
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        first = error
+        first = first_error(failures)
     else:
         return [task.result() for task in tasks]
     raise first

@@ -1,12 +1,13 @@
 """The table of outcomes: what follows from it, and that the documents show it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.agents.opencode.env import OpenCodeEnvConfig
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.cli_agent import classification
 from opencode_env.cli_agent.classification import (
     OUTCOME,
@@ -105,6 +106,20 @@ def test_a_features_rows_are_in_the_table_of_its_environment_alone() -> None:
     trace = trace_of(vf.TaskData(idx=0, prompt="x"))
     rollout_of(trace).outcomes = OwningConfig().outcomes()
     assert agent_metrics(trace, None, {OwnError.outcome})["quota"] == 1.0
+
+
+def test_an_environment_makes_its_features_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}})
+    made: list[Sequence[Feature]] = []
+
+    def features(self: OpenCodeEnvConfig) -> Sequence[Feature]:
+        made.append(of_class(self))
+        return made[-1]
+
+    of_class = OpenCodeEnvConfig.features
+    monkeypatch.setattr(OpenCodeEnvConfig, "features", features)
+    OpenCodeEnv(config)
+    assert len(made) == 1
 
 
 def test_what_is_not_tried_again_follows_from_the_table_and_a_rule_of_the_users_is_kept() -> None:

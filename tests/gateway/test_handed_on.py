@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.interception import request_steps
+from opencode_env.cli_agent.interception import path, request_steps
 from opencode_env.cli_agent.interception.answer_steps import in_one_event
 from opencode_env.cli_agent.interception.call_limits import TraceBytes
 from opencode_env.cli_agent.interception.endpoint import served
@@ -122,3 +122,14 @@ async def test_hooks_of_a_task_see_the_requests_of_main_calls_whenever_they_came
     view.error = vf.ProviderError("what the server saw")
     plain.release()
     assert (plain.error, view.released) == (view.error, True)
+
+
+def test_steps_that_are_added_after_one_step_run_in_the_order_of_adding() -> None:
+    gateway = call_of(session()).gateway
+    first, second, third = (lambda call, name=name: None for name in "abc")
+    gateway.add_step(path.RECORD, first, after=request_steps.commit)
+    gateway.add_step(path.RECORD, second, after=request_steps.commit)
+    gateway.add_step(path.RECORD, third, after=first)
+    place = path.RECORD.index(request_steps.commit) + 1
+    expected = (*path.RECORD[:place], first, second, third, *path.RECORD[place:])
+    assert tuple(gateway.steps(path.RECORD)) == expected

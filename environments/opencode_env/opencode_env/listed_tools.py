@@ -2,6 +2,7 @@
 
 from mcp.client import Client
 from mcp.types import Tool
+from rollout_sandbox.told import first_error
 
 
 async def all_tools(client: Client) -> list[Tool]:
@@ -17,6 +18,5 @@ async def all_tools(client: Client) -> list[Tool]:
 
 def described(error: BaseException) -> str:
     """Tell what an error says; of a group, its first error."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = first_error(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,4 +1,5 @@
-"""What logs and errors of every package say: the one name of a task, and no password or key that an address holds."""
+"""What logs and errors of every package say: the one name of a task, the first error of a group, and no password or key
+that an address holds."""
 
 import re
 
@@ -25,6 +26,13 @@ def task_name(data: vf.TaskData) -> str:
     if isinstance(prompt, list):
         prompt = prompt[-1].content if prompt and isinstance(prompt[-1].content, str) else None
     return data.id or data.name or (" ".join(prompt[:_SHOWN].split()) if prompt else "") or str(data.idx)
+
+
+def first_error(error: BaseException) -> BaseException:
+    """Return the error itself, or of a group the first error in it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def without_credentials(text: str) -> str:

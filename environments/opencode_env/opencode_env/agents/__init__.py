@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
     from opencode_env.cli_agent.classification import Patience
     from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
+    from opencode_env.cli_agent.features import Feature
     from opencode_env.cli_agent.guard import GuardedHarness
     from opencode_env.cli_agent.interception.gateway import ModelRequests
     from opencode_env.cli_agent.interception.history import EchoRules
@@ -27,6 +28,7 @@ __all__ = [
     "CliAgentEnv",
     "CliAgentEnvConfig",
     "EchoRules",
+    "Feature",
     "GuardedHarness",
     "ModelRequests",
     "OpenCodeHarness",
@@ -42,6 +44,7 @@ _MODULES = {
     "CliAgentEnv": "opencode_env.cli_agent.env",
     "CliAgentEnvConfig": "opencode_env.cli_agent.env",
     "EchoRules": "opencode_env.cli_agent.interception.history",
+    "Feature": "opencode_env.cli_agent.features",
     "GuardedHarness": "opencode_env.cli_agent.guard",
     "ModelRequests": "opencode_env.cli_agent.interception.gateway",
     "OpenCodeHarness": "opencode_env.agents.opencode",

@@ -129,9 +129,10 @@ class CliAgentEnvConfig(EnvConfig):
         """Return what the environment has beside its agent, made anew; the first is the outermost."""
         return ()
 
-    def outcomes(self) -> list[Outcome]:
-        """Every way in which a rollout can end."""
-        return all_outcomes(row for feature in self.features() for row in feature.outcomes)
+    def outcomes(self, features: Sequence[Feature] | None = None) -> list[Outcome]:
+        """Return every way in which a rollout can end, with these features, by default those of the configuration."""
+        used = self.features() if features is None else features
+        return all_outcomes(row for feature in used for row in feature.outcomes)
 
 
 ConfigT = TypeVar("ConfigT", bound=CliAgentEnvConfig, default=CliAgentEnvConfig)
@@ -180,7 +181,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._resources = AsyncExitStack()
         self._prime_queue = PrimeQueue(self.config.prime)
         self._features = self.config.features()
-        self._outcomes = self.config.outcomes()
+        self._outcomes = self.config.outcomes(self._features)
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
         limited = config.agent.timeout.rollout is not None
         self._report = EvaluationReport(local=self._runs_locally(), limited=limited, cap=self.config.cap)

@@ -42,7 +42,8 @@ class Feature:
     async def run(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout, run: Run) -> None:
         """Run the agent with this feature, by default as it is, in its sandbox `box`; `run` is the features after this
         one, and the agent, and gets the task or a copy of it. The rollout begins when its trace is minted. Features run
-        in the order of `features()`: one that puts files into an untouched sandbox, as kept turns do, comes first."""
+        in the order of `features()`: one that puts files into an untouched sandbox, as kept turns do, comes first, and
+        one that runs the agent itself, as simulated users do, last."""
         await run(task)
 
 

@@ -326,9 +326,12 @@ class Gateway:
         return self._steps.get(id(of), of)
 
     def add_step(self, to: Sequence[StepT], step: StepT, *, after: StepT) -> None:
-        """Have every call of the rollout take a step more, which follows another one in a list of `path.py`."""
+        """Have every call of the rollout take a step more, which follows another one in a list of `path.py`, and what
+        was added behind that before."""
         steps = self.steps(to)
         place = steps.index(after) + 1
+        while place < len(steps) and steps[place] not in to:
+            place += 1
         self._steps[id(to)] = (*steps[:place], step, *steps[place:])
 
     def refuse(self, error: RequestRefused) -> None:
