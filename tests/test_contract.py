@@ -156,14 +156,12 @@ SAID = {
     "clients.train.ElasticRendererPool": ("self.key",),
     "harness.HarnessSession": ("self._closed",),
     "mcp.server.ServerBase": ("self._exit_stack",),
-    "interception.pool.StaticInterceptionPool": ("self.servers",),
     "interception.server.InterceptionServer": (
         "self.tunnel.bind_host, self.tunnel.bind_port",
         "self.tunnel.expose(self.port)",
         "yield self.base_url, ",
     ),
     "interception.server._buffered_stream": ("timeout=KEEPALIVE_GRACE_SECONDS",),
-    "interception.pool.ElasticInterceptionPool": ("self.servers", "self.stack"),
     # A training client builds its renderer from what its start is judged by.
     "clients.train.TrainClient.get_response": (
         "ElasticRendererPool(",
@@ -337,12 +335,22 @@ def test_a_session_of_a_rollout_knows_when_it_was_released() -> None:
     assert "released" in inspect.signature(session).parameters, f"{VERIFIERS} changed RolloutSession.released"
 
 
-def test_a_new_server_has_the_attributes_that_are_used() -> None:
-    make = resolve("interception.server.InterceptionServer")
+MADE: Mapping[str, tuple[Mapping[str, object], tuple[str, ...]]] = {
+    "InterceptionServer": ({}, ("sessions", "stack", "load", "runner")),
+    "StaticInterceptionPool": ({"servers": [{}]}, ("servers",)),
+    "ElasticInterceptionPool": ({}, ("servers", "stack")),
+}
+"""Of classes of `interception` the configuration of one, and its attributes that are used."""
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_new_server_or_pool_has_the_attributes_that_are_used(name: str) -> None:
+    given, attributes = MADE[name]
+    make, configure = resolve(f"interception.{name}"), resolve(f"interception.{name}Config")
     assert callable(make)
-    server = make()
-    for name in ("sessions", "stack", "load", "runner"):
-        assert hasattr(server, name), f"{VERIFIERS}: InterceptionServer.{name}"
+    assert callable(configure)
+    made = make(configure(**given))
+    assert [one for one in attributes if not hasattr(made, one)] == [], f"{VERIFIERS} changed {name}"
 
 
 def test_the_serving_of_an_environment_is_the_one_that_ours_repeats() -> None:
