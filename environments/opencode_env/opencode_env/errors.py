@@ -17,6 +17,7 @@ ValueError
 └── BackendFileError
 NoJsonError
 GoldError
+FolderError
 CannotRun
 """
 

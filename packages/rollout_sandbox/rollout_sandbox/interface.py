@@ -4,16 +4,20 @@ A runtime is two classes. The sandbox itself is a `RuntimeBackend` (`rollout_san
 every supported version): it starts and ends, runs commands, and carries files and connections. `bind` gives a view of
 it, a `Runtime` with variables and a user, which is what harnesses, tasks and rubrics are handed.
 
-| method of the backend | what it promises |
-| --- | --- |
-| `start`, `teardown`, `cleanup` | the last two leave nothing of it, whatever happened; `cleanup` needs no event loop |
-| `run` | a command to its end, its streams kept in bounded memory; cancelled, all that it started is dead first |
-| `exec` | a process whose three streams stay open; `kill` ends all that it started |
-| `run_background` | a process that nobody waits for, with its output in a file inside |
-| `read`, `write` | regular files, resolved inside; nothing that blocks is waited for |
-| `host_url` | opens the way to one address of the host |
-| `expose` | the way from the host to one port inside |
-| `prepare_execution` | takes the network that the agent must not have; with None, gives it back |
+    start(), teardown(), cleanup()      the last two leave nothing of it, whatever happened; `cleanup` needs no event loop
+    run(runtime, argv, env)             a command to its end, its streams kept in bounded memory; if it is cancelled, all
+                                        that it started is dead first
+    exec(runtime, argv, env)            verifiers' `RuntimeProcess`: `stdout`, `stderr` and `write` stay open, `wait`,
+                                        `poll`, `terminate`; `kill` ends all that it started
+    run_background(runtime, argv, env, log)    a process that nobody waits for, its output in the file `log` inside
+    read(runtime, path, max_bytes=None), write(runtime, path, data)    bytes of regular files, resolved inside; nothing
+                                        that blocks is waited for
+    host_url(url)                       opens the way to one address of the host, and returns it as it is inside
+    expose(port)                        the way from the host to one port inside
+    prepare_execution(routes, network=None)    takes the network that the agent must not have; with None, gives it back
+
+All but `cleanup` and `host_url` are coroutines. `runtime` is the view through which a command was asked for:
+`runtime.process_env(env)` are all its variables, and `runtime.user` is who runs it, or None.
 
     class MyConfig(CustomRuntimeConfig):  # options are fields; `--env.agent.runtime.type custom` reads them
         import_path: str = "my_package.MyBackend"
