@@ -4,8 +4,8 @@ A runtime is two classes. The sandbox itself is a `RuntimeBackend` (`rollout_san
 every supported version): it starts and ends, runs commands, and carries files and connections. `bind` gives a view of
 it, a `Runtime` with variables and a user, which is what harnesses, tasks and rubrics are handed.
 
-    start(), teardown(), cleanup()      the last two leave nothing of it, whatever happened; `cleanup` needs no event loop
-    run(runtime, argv, env)             a command to its end, its streams kept in bounded memory; if it is cancelled, all
+    start(), teardown(), cleanup()      the last two leave nothing of it, whatever happened
+    run(runtime, argv, env)             a command to its end, its streams kept in bounded memory; cancelled, all
                                         that it started is dead first
     exec(runtime, argv, env)            verifiers' `RuntimeProcess`: `stdout`, `stderr` and `write` stay open, `wait`,
                                         `poll`, `terminate`; `kill` ends all that it started
@@ -16,8 +16,8 @@ it, a `Runtime` with variables and a user, which is what harnesses, tasks and ru
     expose(port)                        the way from the host to one port inside
     prepare_execution(routes, network=None)    takes the network that the agent must not have; with None, gives it back
 
-All but `cleanup` and `host_url` are coroutines. `runtime` is the view through which a command was asked for:
-`runtime.process_env(env)` are all its variables, and `runtime.user` is who runs it, or None.
+All but `cleanup` (which needs no event loop) and `host_url` are coroutines. `runtime` is the view through which a
+command was asked for: `runtime.process_env(env)` are all its variables, and `runtime.user` is who runs it, or None.
 
     class MyConfig(CustomRuntimeConfig):  # options are fields; `--env.agent.runtime.type custom` reads them
         import_path: str = "my_package.MyBackend"
