@@ -22,6 +22,8 @@ ROUNDED = 0.5e-4 + 1e-9
 """How far a saved log-probability may be from the engine's: verifiers keeps four decimals."""
 PICTURE = f"mkdir -p /app; echo {base64.b64encode(PIXEL).decode()} | base64 -d > /app/pixel.png"
 """Makes a picture in the sandbox."""
+FIRST = "row first: " + "word " * 40_000
+"""A prompt that is longer than the window."""
 LONGEST = 3600.0
 """Seconds of a run on a machine that does other work beside it."""
 ANSWER = 96
@@ -52,7 +54,7 @@ class Run:
 
 def row(name: str, **fields: Any) -> dict[str, Any]:
     """A task that is solved by whatever is done, and whose prompt names it."""
-    return {"id": name, "question": f"row {name}: do it.", "verify": ["true"], "agent_timeout": 900, **fields}
+    return {"id": name, "question": f"row {name}: do it.", "verify": ["true"], "agent_timeout": LONGEST, **fields}
 
 
 def training(engine: Engine) -> list[str]:

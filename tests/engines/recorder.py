@@ -77,6 +77,10 @@ def bash(command: str = "echo [a-z]{3,9}", **more: str) -> str:
     return tool_call("bash", command=f'"{command}"', description='"d"', **more)
 
 
+FULL = bash("printf %045000d [1-9]")
+"""A call whose output fills the window."""
+
+
 def spelled(expression: str) -> str:
     """The same, with its first mark in ordinary tokens."""
     return f"({expression})"

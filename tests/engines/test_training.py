@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from opencode_runs.trainable.__main__ import main as trainable
 
-from tests.engines.playing import PICTURE, Engine, Run, compare, forced, play, record, row, training
-from tests.engines.recorder import TEXT, bash, lines, literal, tool_call
+from tests.engines.playing import FIRST, PICTURE, Engine, Run, compare, forced, play, record, row, training
+from tests.engines.recorder import FULL, GENERATE, TEXT, bash, lines, literal, tool_call
 from tests.support.user_home import UserHome
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.usefixtures("sandboxes"), pytest.mark.opencode, pytest.mark.slow]
@@ -120,3 +120,27 @@ async def test_the_engine_says_the_same_of_what_it_is_given(engine: Engine, run:
     record_property("figures", f"{len(off)} tokens, {sum(off) / len(off):.4f} apart, {max(off):.3f} at most")
     assert sum(off) / len(off) < 0.02
     assert max(off) < FREE
+
+
+@pytest.fixture(scope="module")
+def windows(engine: Engine, shared_home: UserHome) -> Run:
+    """A prompt that no window holds, and a conversation that outgrows it. The client refuses both by the window that
+    the engine's list of models names, and the engine never hears of them."""
+    rows, said = [row("first", question=FIRST), row("full")], lines({"row full:": [bash(), FULL, bash(), TEXT]})
+    run = asyncio.run(play(engine, shared_home, "windows", rows, said, *training(engine)))
+    assert {one.status for one in run.recorder.exchanges if one.path == GENERATE} == {200}
+    return run
+
+
+@pytest.mark.engine("training: a window that is full before the first answer")
+def test_a_window_that_is_full_at_first_is_an_error(windows: Run) -> None:
+    assert windows.finished.error("first").startswith("ProviderError: before the model's first answer: ")
+
+
+@pytest.mark.engine("training: a window that is full after the first answer")
+def test_a_window_that_is_full_later_ends_the_rollout_which_trains(windows: Run, record_property: Note) -> None:
+    (trace,) = windows.traces("full")
+    assert (trace.ok, trace.stop_condition, trace.reward) == (True, "max_total_tokens", 1.0), trace.errors
+    compared = compare([trace], windows.recorder.calls)
+    record_property("figures", compared)
+    assert compared.exact, compared
