@@ -100,11 +100,16 @@ async def play(
 
 
 def record(engine: Engine, **scenes: Sequence[Exchange]) -> None:
-    """Keep what the engine answered in these scenes for `make test`, where the variable `RECORD` is set."""
+    """Keep what the engine answered in these scenes for `make test`, where the variable `RECORD` is set; its model's
+    folder, which is this machine's, goes by another name."""
     if os.environ.get("RECORD"):
         for scene, exchanges in scenes.items():
-            answers = [Answer(one.status, one.content_type, one.pieces) for one in exchanges]
+            answers = [Answer(one.status, one.content_type, _named(one.pieces, engine.model)) for one in exchanges]
             save(f"vllm-{engine.version}", scene, answers)
+
+
+def _named(pieces: Sequence[bytes], model: Path) -> list[bytes]:
+    return [piece.replace(str(model).encode(), b"/model") for piece in pieces]
 
 
 @dataclass(frozen=True)
