@@ -36,7 +36,8 @@ async def probe(runtime: ConfinedRuntime, name: str, *args: str) -> ProgramResul
 
 async def holds(runtime: ConfinedRuntime, number: int) -> bool:
     """Whether so many processes, or more, are in the sandbox."""
-    return int((await sh(runtime, "ls -d /proc/[0-9]* | wc -l")).stdout or 0) >= number
+    # One listing, by the shell itself: `ls -d` looks at each name again, and leaves out those replaced meanwhile.
+    return int((await sh(runtime, "set -- /proc/[0-9]*; echo $#")).stdout or 0) >= number
 
 
 def confined(*binds: Bind, **options: object) -> AbstractAsyncContextManager[ConfinedRuntime]:

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import uvloop
-from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, provision_confined
+from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, network, provision_confined
 from rollout_sandbox.confined.network import MAX_CONNECTIONS, _End
 
 from tests.support.waiting import settled, until
@@ -177,6 +178,64 @@ async def test_a_destination_that_is_gone_closes_the_connection(runtime: Confine
         url = runtime.host_url(f"http://127.0.0.1:{port}/")
     assert (await runtime.run(["python3", "-c", GET, url], {})).exit_code == 1
     assert await runtime.alive()
+
+
+@pytest.mark.parametrize(
+    "shortage",
+    [OSError(errno.EMFILE, "Too many open files"), RuntimeError("can't start new thread")],
+    ids=["descriptors", "threads"],
+)
+async def test_a_connection_waits_while_the_host_is_short_of_what_it_needs(
+    runtime: ConfinedRuntime, monkeypatch: pytest.MonkeyPatch, shortage: Exception
+) -> None:
+    failed: list[int] = []
+    connect = network._connect
+
+    async def short(host: str, port: int) -> socket.socket:
+        if len(failed) < 3:
+            failed.append(port)
+            raise shortage
+        return await connect(host, port)
+
+    monkeypatch.setattr(network, "_connect", short)
+    async with served(hello) as port:
+        url = runtime.host_url(f"http://127.0.0.1:{port}/x")
+        reached = await runtime.run(["python3", "-c", GET, url], {})
+    assert (reached.stdout, failed) == (f"/x Host: 127.0.0.1:{port}\n", [port] * 3), reached.stderr
+
+
+async def test_an_address_is_dialled_without_a_thread(
+    runtime: ConfinedRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_thread(*_: object, **__: object) -> object:
+        raise RuntimeError("can't start new thread")
+
+    async with served(hello) as port:
+        url = runtime.host_url(f"http://127.0.0.1:{port}/x")
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", no_thread)
+        reached = await runtime.run(["python3", "-c", GET, url], {})
+    assert reached.stdout == f"/x Host: 127.0.0.1:{port}\n", reached.stderr
+
+
+async def test_the_log_says_once_why_connections_are_closed(
+    runtime: ConfinedRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(network, "_SHORTAGE_SECONDS", -1.0)
+
+    async def short(*_: object) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with served(hello) as gone:
+        refused = runtime.host_url(f"http://127.0.0.1:{gone}/")
+    monkeypatch.setattr(network, "_connect", short)
+    async with served(hello) as port:
+        starved = runtime.host_url(f"http://127.0.0.1:{port}/")
+        for url in (refused, refused, starved, starved):
+            assert (await runtime.run(["python3", "-c", GET, url], {})).exit_code == 1
+    told = [record.getMessage() for record in caplog.records if "a connection of the sandbox's" in record.getMessage()]
+    assert [line.partition(" is closed: ")[0].rpartition(":")[2] for line in told] == [str(gone), str(port)]
+    assert "ConnectionRefusedError" in told[0]
+    assert "Too many open files" in told[1]
 
 
 async def test_a_flood_of_connections_does_not_take_the_hosts_descriptors(runtime: ConfinedRuntime) -> None:

@@ -7,7 +7,9 @@ so that its URL stays the same. Half-closes and back-pressure pass through; `clo
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
+import logging
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -16,8 +18,6 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import SplitResult, urlsplit
 
-from verifiers.v1.errors import SandboxError
-
 from rollout_sandbox.confined.channel import Channel
 
 MAX_CONNECTIONS = 128
@@ -25,6 +25,16 @@ MAX_CONNECTIONS = 128
 
 IDLE_SECONDS = 600.0
 """How long a connection may be silent on which nobody waits for an answer."""
+
+_SHORTAGE_SECONDS = 30.0
+"""How long a connection waits while this machine has no descriptor, port, memory or thread for its other side."""
+_SHORTAGE_PAUSE = 0.05
+_SHORTAGES = {
+    *(errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL),
+    *(socket.EAI_AGAIN, socket.EAI_MEMORY, socket.EAI_SYSTEM),
+}
+
+logger = logging.getLogger("verifiers.v1.rollout_sandbox.confined")
 
 Dial = Callable[[], Awaitable[socket.socket]]
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -106,14 +116,31 @@ class _End(asyncio.Protocol):
             self.transport.abort()
 
 
-class Relay:
-    """Serves `listener`, which it owns; every connection is joined to a fresh one made by `dial`. After `idle` seconds
-    a silent connection ends that waits for no answer; None is never."""
+def _is_shortage(error: BaseException) -> bool:
+    """Whether it is for want of something that others hold for now; a thread's start says it in words alone."""
+    return type(error) is RuntimeError or (isinstance(error, OSError) and error.errno in _SHORTAGES)
 
-    def __init__(self, listener: socket.socket, dial: Dial, *, idle: float | None = None) -> None:
+
+class Relay:
+    """Serves `listener`, which it owns; every connection is joined to a fresh one made by `dial`, to `destination`.
+    After `idle` seconds a silent connection ends that waits for no answer; None is never. The log names, once each, the
+    failures that a connection was closed for, but those of a destination that is `inside`, where programs may end."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        dial: Dial,
+        destination: str,
+        *,
+        inside: bool = False,
+        idle: float | None = None,
+    ) -> None:
         listener.setblocking(False)
         self._listener = listener
         self._dial = dial
+        self._destination = destination
+        self._inside = inside
+        self._told: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._joining: set[asyncio.Task[None]] = set()
         self._ends: set[_End] = set()
@@ -127,23 +154,45 @@ class Relay:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # gone again, or out of descriptors: the listener stays
+        except OSError as error:  # gone again, or out of descriptors: the listener stays
+            if _is_shortage(error) and not isinstance(error, BlockingIOError):
+                self._tell(f"waits: {error}")
             return
         if len(self._joining) + len(self._ends) // 2 >= MAX_CONNECTIONS:
             connection.close()
+            self._tell(f"is closed: there are {MAX_CONNECTIONS}")
             return
         connection.setblocking(False)
         task = self._loop.create_task(self._join(connection))
         self._joining.add(task)
-        task.add_done_callback(self._joining.discard)
+        task.add_done_callback(self._end_joining)
+
+    def _end_joining(self, task: asyncio.Task[None]) -> None:
+        self._joining.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and (not self._inside or _is_shortage(error)):
+            self._tell(f"is closed: {type(error).__name__}: {error}")
+
+    def _tell(self, what: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            logger.warning("a connection of the sandbox's to %s %s", self._destination, what)
+
+    async def _dialled(self) -> socket.socket:
+        """Dial, again while it fails for a shortage: nothing has been read of the connection that it is for."""
+        deadline = self._loop.time() + _SHORTAGE_SECONDS
+        while True:
+            try:
+                return await self._dial()
+            except (OSError, RuntimeError) as error:
+                if not _is_shortage(error) or self._loop.time() > deadline:
+                    raise
+            await asyncio.sleep(_SHORTAGE_PAUSE)
 
     async def _join(self, near: socket.socket) -> None:
         try:
-            far = await self._dial()
-        except (OSError, SandboxError):  # the destination is not there; the client sees its connection close
-            near.close()
-            return
-        except BaseException:
+            far = await self._dialled()
+        except BaseException:  # the client sees its connection close
             near.close()
             raise
         ends = (_End(self._ends.discard), _End(self._ends.discard))
@@ -248,7 +297,7 @@ class NetworkRelays:
         except OSError:  # taken by a program inside
             listener.bind((address, 0))
         listener.listen()
-        self._relays.append(Relay(listener, partial(_connect, host, port), idle=IDLE_SECONDS))
+        self._relays.append(Relay(listener, partial(_connect, host, port), f"{host}:{port}", idle=IDLE_SECONDS))
         return int(listener.getsockname()[1])
 
     def _address_of(self, host: str) -> str:
@@ -270,7 +319,7 @@ class NetworkRelays:
                 (fd,) = (await self._channel.request("socket")).fds
                 return await _connected(socket.socket(fileno=fd), ("127.0.0.1", port))
 
-            self._relays.append(Relay(listener, dial))
+            self._relays.append(Relay(listener, dial, f"its port {port}", inside=True))
             self._outward[port] = listener.getsockname()[1]
         return f"http://127.0.0.1:{self._outward[port]}"
 
@@ -303,7 +352,10 @@ async def _connected(sock: socket.socket, address: tuple[str, int]) -> socket.so
 
 async def _connect(host: str, port: int) -> socket.socket:
     name = "localhost" if _is_local_name(host) else host
-    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    if _is_address(name):  # needs no thread, which a busy machine may not have
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    else:
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     for number, (family, kind, protocol, _, address) in enumerate(found, 1):
         try:
             return await _connected(socket.socket(family, kind, protocol), (str(address[0]), port))
