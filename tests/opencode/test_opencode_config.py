@@ -23,7 +23,7 @@ JSON = st.recursive(
 TRAPS = st.sampled_from(["{env:HOME}", "{file:/etc/passwd}", "{{env:A}}", "\\{env:A}", "{env:", '"{file:a}', "\ue000"])
 
 
-def built(model: str = "m", secret: str = "s", **config: Any) -> dict[str, Any]:
+def built(model: str = "m", secret: str = "s", window: int | None = None, **config: Any) -> dict[str, Any]:
     return build_config(
         OpenCodeHarnessConfig(id="opencode-env", **config),
         model=model,
@@ -31,6 +31,7 @@ def built(model: str = "m", secret: str = "s", **config: Any) -> dict[str, Any]:
         secret=secret,
         mcp_servers={"search": "http://127.0.0.1:8/mcp"},
         mcp_headers={"search": {"x-key": "value"}},
+        window=window,
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, FiniteFloat, PositiveInt, field_validator
+from pydantic import Field, FiniteFloat, PositiveInt, field_validator, model_validator
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
@@ -107,7 +107,11 @@ class OpenCodeHarnessConfig(HarnessConfig):
     """Tokens of the model's window; `auto`: what the endpoint's list of models says. Each answer's limit is lowered to
     what fits behind its prompt then. None: it is sent as it is, 32,000 without `--sampling.max-tokens`."""
     disable_compaction: bool = True
-    """Never summarise the history: a full context window then ends the rollout as `max_total_tokens`."""
+    """Never summarise the history: a full context window then ends the rollout as `max_total_tokens`. With false and a
+    known `context_window`, OpenCode summarises before the window is full; with false alone, once it was refused."""
+    window_reserve: PositiveInt | None = None
+    """Tokens of a known window that OpenCode keeps free for the next tool results and answer: it summarises once a call
+    used the rest. None: a quarter of the window, at most 20,000. Without effect while compaction is disabled."""
     enable_interleaved: bool = True
     """Send the model's reasoning back to it in `reasoning_content`."""
     provider_timeout: FiniteFloat = Field(3600.0, gt=0)
@@ -155,6 +159,12 @@ class OpenCodeHarnessConfig(HarnessConfig):
         """Return what OpenCode makes of its model's answers when it sends them back."""
         return OpenCodeEcho()
 
+    @model_validator(mode="after")
+    def _reserve_within_window(self) -> "OpenCodeHarnessConfig":
+        if isinstance(self.context_window, int) and (self.window_reserve or 0) >= self.context_window:
+            raise ValueError(f"window_reserve must be smaller than context_window, {self.context_window} tokens")
+        return self
+
     @field_validator("version")
     @classmethod
     def _one_release(cls, value: str) -> str:
@@ -197,6 +207,9 @@ CHUNK_SECONDS = 60.0
 sends the call again, where that is one call by its key. The interception sends the head within a minute of taking a
 call up and something every few seconds from then on; only a call that waits for a place is silent for longer."""
 
+_MOST_RESERVED = 20_000
+"""Tokens of a window that are kept free by default: a result of a tool as long as OpenCode leaves it, and an answer."""
+
 _PERMISSIONS = {"*": "allow", "external_directory": {"*": "allow"}, "doom_loop": "allow", "read": {"*": "allow"}}
 """Every permission decided, so that nothing can wait for an answer. The last matching rule wins in OpenCode."""
 
@@ -216,6 +229,7 @@ def build_config(
     mcp_headers: Mapping[str, Mapping[str, str]] | None = None,
     repeats: bool = False,
     images: bool = True,
+    window: int | None = None,
 ) -> dict[str, Any]:
     """OpenCode's configuration for one rollout.
 
@@ -228,6 +242,7 @@ def build_config(
         mcp_headers: HTTP headers for them, by server name.
         repeats: whether the interception knows a call that is sent again by its key.
         images: whether the model can be shown images; OpenCode otherwise says to it that it cannot.
+        window: tokens of the model's window, by which OpenCode plans its compaction; None: it is not known.
     """
     agent: dict[str, Any] = {"tools": dict.fromkeys(config.disabled_tools or [], False)}
     if config.system_prompt is not None and config.system_prompt_mode == "replace":
@@ -259,6 +274,12 @@ def build_config(
         "lsp": False,
         "formatter": False,
     }
+    if window is not None and not config.disable_compaction:
+        reserve = min(config.window_reserve or min(window // 4, _MOST_RESERVED), window - 1)
+        built["compaction"]["reserved"] = reserve
+        # OpenCode compacts at `input` - `reserved`; without `output` an answer's limit stays what it is.
+        limit = {"context": window, "input": window, "output": 0}
+        built["provider"][PROVIDER]["models"][model]["limit"] = limit
     return merge(built, config.opencode_config)
 
 

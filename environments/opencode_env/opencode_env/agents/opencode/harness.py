@@ -50,6 +50,7 @@ from opencode_env.cli_agent.classification import overflowed, require_model_call
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.interception import own_calls
 from opencode_env.cli_agent.interception.conversations import history_forks
+from opencode_env.cli_agent.interception.window import listed_window
 from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.rollout import PlayedBefore, rollout_of
@@ -273,6 +274,7 @@ class OpenCodeSession(HarnessSession):
             mcp_headers=config.resolve_mcp_headers(self.mcp_urls),
             repeats=self._rollout.gateway is not None,
             images=self._images,
+            window=await self._window(),
         )
         self._rendered = render_config(self.extend_config(built))
         if self._rollout.before is not None:
@@ -283,6 +285,14 @@ class OpenCodeSession(HarnessSession):
         self.state, _, marked = output.removeprefix("state=").partition("\n")
         await self._install_skills()
         await self._fence.mark(marked)
+
+    async def _window(self) -> int | None:
+        """Tokens of the window that OpenCode plans its compaction by: the smallest of its models', as far as known."""
+        config = self.harness.config
+        if config.disable_compaction or config.context_window != "auto":
+            return config.context_window if isinstance(config.context_window, int) else None
+        listed = [await listed_window(ctx.client, ctx.model) for ctx in self.models()]
+        return min((window for window in listed if window is not None), default=None)
 
     async def _prepare_continued(self, before: PlayedBefore) -> None:
         """Begin a further segment in the files of a kept turn, for which nobody says anything."""
