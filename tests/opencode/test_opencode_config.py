@@ -44,7 +44,7 @@ def test_rendering_keeps_every_value_and_hides_every_substitution(value: Any, te
 
 
 def test_the_only_substitution_is_our_own_state_directory() -> None:
-    prompt = {"system_prompt": "{file:/etc/passwd}", "system_prompt_mode": "replace"}
+    prompt: dict[str, Any] = {"system_prompt": "{file:/etc/passwd}", "system_prompt_mode": "replace"}
     rendered = render_config(built(secret="{env:HOME}", **prompt))
     assert SUBSTITUTION.findall(rendered) == ["{env:" + STATE_VARIABLE + "}"]
     assert json.loads(rendered)["plugin"][0][0] == "file://{env:" + STATE_VARIABLE + "}/plugin.js"
