@@ -50,3 +50,22 @@ def _before(nodes: list[Line], number: int | None) -> int:
     while number is not None and 0 <= number < len(nodes) and steps <= len(nodes):
         total, number, steps = total + len(nodes[number].get("token_ids", [])), nodes[number].get("parent"), steps + 1
     return total
+
+
+def compacted() -> tuple[list[Line], Line]:
+    """A conversation that was compacted twice, as OpenCode goes on after it, and what its trace says of that.
+
+    A call whose answer crosses the threshold is carried over behind the summary, with its result, as a copy.
+    """
+    nodes = [
+        prompt(None, 1), prompt(0, 2), answer(1, 3, 4), prompt(2, 5), answer(3, 6),
+        prompt(None, 7), prompt(5, 8, 9), answer(6, 10, 11, 12),
+        prompt(0, 13), prompt(8, 10, 11, 12), prompt(9, 6), prompt(10, 14), answer(11, 15), prompt(12, 16),
+        answer(13, 17, 18), prompt(5, 19), answer(15, 20), prompt(8, 20), prompt(17, 21), answer(18, 22, 23),
+    ]  # fmt: skip
+    sections = [
+        {"conversation": "ses_1", "first": first, "last": last, "tokens": tokens, "summary": summary}
+        for first, last, tokens, summary in ((2, 4, 6, None), (12, 14, 11, 0), (19, 19, 6, 1))
+    ]
+    summaries = [{"conversation": "ses_1", "node": node, "planned": True, "used": True} for node in (7, 16)]
+    return nodes, {"history": {"forks": 0, "first": [], "sections": sections, "summaries": summaries}}

@@ -9,7 +9,7 @@ from opencode_runs.trainable.findings import MEANINGS, Flaw
 from opencode_runs.trainable.inspection import inspect
 
 from tests.difficulty.lines import episode, seat, write_run
-from tests.trainable import test_contradictions
+from tests.trainable import test_contradictions, test_sections
 from tests.trainable.doctored import group, nodes, run, sub, trace
 from tests.trainable.graphs import Line, answer, prompt
 
@@ -87,7 +87,7 @@ def test_what_a_trainer_must_not_use_fails_and_is_named(
 
 
 def test_every_finding_that_fails_is_provoked() -> None:
-    tables = (*SPOILT.values(), *test_contradictions.CONTRADICTIONS.values())
+    tables = (*SPOILT.values(), *test_contradictions.CONTRADICTIONS.values(), *test_sections.FOUND.values())
     elsewhere = {Flaw.TOO_LONG, Flaw.UNREADABLE, Flaw.MIXED}
     assert {flaw for _, flaw, _ in tables} | elsewhere == {flaw for flaw, meaning in MEANINGS.items() if meaning.fails}
     assert set(MEANINGS) == set(Flaw)

@@ -11,11 +11,12 @@ from verifiers.v1.trace import AgentInfo, Trace, TraceTask, WireTrace
 from tests.trainable.graphs import Line, answer, prompt
 
 
-def trace_of(*nodes: Line) -> WireTrace:
+def trace_of(*nodes: Line, info: Line | None = None) -> WireTrace:
     """A trace of these nodes."""
     task: TraceTask[WireTaskData] = TraceTask(type="Task", data=WireTaskData(idx=0))
     trace: WireTrace = Trace(task=task, agent=AgentInfo(config=WireAgentConfig()))
     trace.nodes = [MessageNode.model_validate(node) for node in nodes]
+    trace.info.update(info or {})
     return trace
 
 

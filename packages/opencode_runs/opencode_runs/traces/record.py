@@ -8,6 +8,7 @@ less than `json.loads`. What is read as any value is shown, and nothing is worke
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Self
 
@@ -163,11 +164,76 @@ class ForkRecord(LinePart):
     how: str
 
 
+class SampleKind(StrEnum):
+    """Tells what a training sample is a part of."""
+
+    CONVERSATION = "conversation"
+    """One that was never compacted."""
+    SECTION = "section"
+    """What lies between two compactions of one."""
+    SUMMARY = "summary"
+
+
+class SectionRecord(LinePart):
+    """A part of a conversation between two compactions."""
+
+    conversation: str
+    first: int
+    """The node of its first answer."""
+    last: int
+    tokens: int | None = None
+    """Of its last call, prompt and answer, as the endpoint counted them."""
+    summary: int | None = None
+    """The number of the summary that it begins with; None of the first section of a conversation."""
+
+
+class SummaryRecord(LinePart):
+    """An answer to OpenCode's request for a summary."""
+
+    conversation: str
+    node: int
+    planned: bool = True
+    """Whether the window was not yet full; else a call had been refused."""
+    used: bool = True
+    """Whether a section begins with it."""
+
+
+class Trained(StrEnum):
+    """Tells what trains of conversations that were compacted."""
+
+    ALL = "all"
+    SECTIONS = "sections"
+    """All but the summaries."""
+    LAST = "last"
+    """The last section of each conversation."""
+
+
 class HistoryRecord(LinePart):
-    """Holds what our interception notes of a trace's forks (`info["history"]`)."""
+    """Holds what our interception notes of a trace's forks and compactions (`info["history"]`)."""
 
     forks: int = 0
     first: tuple[ForkRecord, ...] = ()
+    sections: tuple[SectionRecord, ...] = ()
+    """Of the conversations that were compacted, in their order."""
+    summaries: tuple[SummaryRecord, ...] = ()
+    trains: Trained = Trained.ALL
+
+    @classmethod
+    def of(cls, info: Any) -> Self:
+        """Return what a trace's `info` says; empty where it says nothing, or not in these words."""
+        try:
+            return cls.model_validate(info.get("history") or {})
+        except (AttributeError, ValidationError):
+            return cls()
+
+    def is_trained(self, kind: SampleKind, number: int) -> bool:
+        """Whether a section or a summary, by its number, is to train."""
+        if self.trains is Trained.ALL or kind is SampleKind.CONVERSATION:
+            return True
+        if self.trains is Trained.SECTIONS or kind is SampleKind.SUMMARY:
+            return kind is SampleKind.SECTION
+        later = {section.conversation for section in self.sections[number + 1 :]}
+        return self.sections[number].conversation not in later
 
 
 class KeptLogprobs(LinePart):

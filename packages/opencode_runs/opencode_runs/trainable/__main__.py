@@ -46,8 +46,9 @@ def report_text(report: Report, limit: int | None) -> str:
 def _row(trace: TraceFigures) -> list[str]:
     # Of an evaluation endpoint, the tokens that it sampled.
     trained = trace.sampled_tokens if trace.trained_tokens is None else trace.trained_tokens
+    parts = f" ({trace.sections}+{trace.summaries})" if trace.sections else ""
     return [
-        short(trace.task), trace.trace[:8], trace.seat, f"{trace.turns:,}", f"{trace.branches:,}",
+        short(trace.task), trace.trace[:8], trace.seat, f"{trace.turns:,}", f"{trace.branches:,}{parts}",
         number(trace.prompt_tokens, ","), number(trace.trained_tokens, ","), _share(trace.logprobs, trained),
         f"{trace.forks or '-'}", number(trace.reward, ".2f"), number(trace.advantage, "+.3f"),
         "yes" if trace.unused_because is None else f"no: {short(trace.unused_because)}",
@@ -62,9 +63,10 @@ def _summary(summary: Summary) -> list[str]:
     unused = Counter(summary.unused).most_common()
     left_out = f"; not: {', '.join(f'{reason} {count:,}' for reason, count in unused)}" if unused else ""
     tokens = summary.prompt_tokens + summary.trained_tokens
+    parts = f" ({summary.sections:,} sections, {summary.summaries:,} summaries)" if summary.sections else ""
     return [
         f"traces   {summary.trained_traces:,} of {summary.traces:,} train, of {summary.episodes:,} episodes{left_out}",
-        f"samples  {summary.samples:,} of {summary.branches:,} branches, {tokens:,} tokens: "
+        f"samples  {summary.samples:,}{parts} of {summary.branches:,} branches, {tokens:,} tokens: "
         f"{summary.trained_tokens:,} train ({_share(summary.trained_tokens, tokens)}), "
         f"{_share(summary.logprobs, summary.trained_tokens)} of them with a logprob; {summary.forks:,} forks",
         f"groups   {summary.groups_with_spread:,} of {summary.groups:,} have a spread of rewards",
@@ -76,7 +78,8 @@ _DESCRIPTION = """\
 Show what a trainer would get from runs, before an expensive one: for each trace its branches, prompt and trained
 tokens, logprobs, forks and why, reward and advantage; then what it must not use.
 
-A sample is one branch of a trace; a turn of the model trains in the first branch that holds it. A trace trains when
+A sample is one branch of a trace; a turn of the model trains in the first branch that holds it. Of a conversation that
+was compacted, each section and each summary is one: 5 (3+2) are 3 sections and 2 summaries. A trace trains when
 its seat does, neither it nor its episode failed, and the model's tokens are there: they come from the training client.
 The advantage is the reward less the mean over all traces of the group that train, those of sub seats included.
 These are prime-rl's rules.

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,8 +11,16 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, computed_field
 
 from opencode_runs.traces.reading import RunSettings, TraceFileReport
-from opencode_runs.traces.record import PER_SAMPLED, CallRecord, EpisodeRecord, TokenNode, TraceRecord
-from opencode_runs.trainable.samples import TrainedBranch, training_sample
+from opencode_runs.traces.record import (
+    PER_SAMPLED,
+    CallRecord,
+    EpisodeRecord,
+    HistoryRecord,
+    SampleKind,
+    TokenNode,
+    TraceRecord,
+)
+from opencode_runs.trainable.samples import Part, TrainedBranch, branch_paths, recorded_parts, training_sample
 
 _SHOWN = 5
 """Places that are named of one kind of finding."""
@@ -35,6 +43,7 @@ class Flaw(StrEnum):
     LOGPROB_VALUES = "logprob-values"
     LOGPROB_ZEROS = "logprob-zeros"
     UNTRAINED = "untrained"
+    SECTIONS = "sections"
     NOT_SAMPLED = "not-sampled"
     TOO_LONG = "too-long"
     NO_REWARD = "no-reward"
@@ -63,7 +72,7 @@ MEANINGS = {
     ),
     Flaw.FORKS: FlawMeaning(
         "a conversation's history changed: what follows trains in another context, and a trainer pays twice",
-        "mend what changes the history (compaction, a plugin, a prompt that moves), or accept it: --allow forks",
+        "mend what changes the history (a plugin, a prompt that moves), or accept it: --allow forks",
     ),
     Flaw.GRAPH: FlawMeaning("a node hangs on none before it", "make the run again: this trace was damaged"),
     Flaw.TYPES: FlawMeaning(
@@ -114,13 +123,18 @@ MEANINGS = {
     Flaw.UNTRAINED: FlawMeaning(
         "turns of the model that train nowhere", "see why the engine returned no tokens for them; make the run again"
     ),
+    Flaw.SECTIONS: FlawMeaning(
+        "sections and summaries of a compacted conversation are not those of its messages: one is missing, stands "
+        "twice, or trains although it must not",
+        "make the run again: this trace was damaged",
+    ),
     Flaw.NOT_SAMPLED: FlawMeaning(
         "messages that the model did not sample are marked for training, in every branch that holds them",
         "make the run again: masks belong to sampled messages only",
     ),
     Flaw.TOO_LONG: FlawMeaning(
         "branches longer than --max-tokens: a trainer cuts them off and says nothing",
-        "lower --env.agent.max-total-tokens (or the engine's max_model_len), or raise the trainer's seq_len",
+        "lower --env.agent.max-total-tokens, the window or the engine's max_model_len, or raise the trainer's seq_len",
     ),
     Flaw.NO_REWARD: FlawMeaning(
         "traces that would train without any reward: a trainer reads 0",
@@ -202,6 +216,9 @@ class TraceFigures:
     branches: int
     samples: int
     """Branches that train something."""
+    sections: int
+    """Those of them that are sections of conversations that were compacted."""
+    summaries: int
     prompt_tokens: int | None
     """Tokens of the samples that are context only; None without token data."""
     trained_tokens: int | None
@@ -239,6 +256,9 @@ class Summary(BaseModel):
     trained_traces: int = 0
     branches: int = 0
     samples: int = 0
+    sections: int = 0
+    """Samples that are sections of conversations that were compacted."""
+    summaries: int = 0
     prompt_tokens: int = 0
     trained_tokens: int = 0
     logprobs: int = 0
@@ -267,7 +287,7 @@ class Report(BaseModel):
 def summed(episodes: int, traces: Sequence[TraceFigures], groups: Sequence[GroupFigures]) -> Summary:
     """The summary; tokens, branches and forks are those of the traces that train."""
     used = [trace for trace in traces if trace.unused_because is None]
-    named = ("branches", "samples", "prompt_tokens", "trained_tokens", "logprobs", "forks")
+    named = ("branches", "samples", "sections", "summaries", "prompt_tokens", "trained_tokens", "logprobs", "forks")
     return Summary(
         episodes=episodes,
         traces=len(traces),
@@ -333,19 +353,66 @@ def flaws_of(
         yield Flaw.NO_TOKENS, f"turns: {trace.turns}"
     nodes = list(enumerate(trace.nodes))
     numbered = [(number, node) for number, node in nodes if node.has_numbers]
+    parts = recorded_parts(trace)
+    left_out = {number for part in parts if not part.trains for number in part.answers}
+    to_train = [(number, node) for number, node in nodes if number not in left_out]
     checks = _NODE_CHECKS if trace.has_tokens else _MESSAGE_CHECKS
     for flaw, problem in checks.items():
-        yield from _of_nodes(numbered if flaw in _OF_NUMBERS else nodes, flaw, problem)
+        looked_at = to_train if flaw is Flaw.UNTRAINED else nodes
+        yield from _of_nodes(numbered if flaw in _OF_NUMBERS else looked_at, flaw, problem)
+    if parts and (wrong := [*_otherwise_recorded(trace, parts)]):
+        yield Flaw.SECTIONS, _first(wrong)
     yield from _of_nodes(numbered, Flaw.TOKEN_IDS, lambda node: _token_ids(node, vocabulary or NO_VOCABULARY))
     logprobs = sum(len(node.logprobs) for _, node in numbered)
     if logprobs >= _CERTAIN and not any(any(node.logprobs) for _, node in numbered):
         yield Flaw.LOGPROB_ZEROS, f"{logprobs} of {logprobs}"
     else:
         yield from _of_nodes(numbered, Flaw.LOGPROB_ZEROS, _certain)
-    if wrong := _kept_otherwise(trace):
-        yield Flaw.LOGPROBS, wrong
-    yield from evidence_flaws(trace)
+    if kept := _kept_otherwise(trace):
+        yield Flaw.LOGPROBS, kept
+    yield from evidence_flaws(trace, left_out)
     yield from _training_flaws(trace, samples, max_tokens)
+
+
+def _otherwise_recorded(trace: TraceRecord, parts: Sequence[Part]) -> Iterator[str]:
+    """Yield where the record of sections and summaries contradicts the messages, or itself."""
+    history, holders = HistoryRecord.of(trace.info), Counter(number for part in parts for number in part.answers)
+    for part in parts:
+        if not part.answers:
+            yield f"{part.name} is not there"
+        elif twice := [number for number in part.answers if holders[number] > 1]:
+            yield f"message node {twice[0]} of {part.name} is in another one as well"
+        elif not part.trains and any(trace.nodes[number].trained for number in part.answers):
+            yield f"{part.name} trains, and only {history.trains} should"
+    begun = Counter((section.conversation, section.summary) for section in history.sections)
+    named = {section.conversation for section in history.sections}
+    for conversation in sorted(named | {summary.conversation for summary in history.summaries}):
+        wanted = {
+            None,
+            *(at for at, one in enumerate(history.summaries) if one.used and one.conversation == conversation),
+        }
+        for summary in wanted:
+            if begun[conversation, summary] != 1:
+                what = "its beginning" if summary is None else f"summary {summary}"
+                yield f"{begun[conversation, summary]} sections of conversation {conversation} begin with {what}"
+        if strange := [one for (name, one) in begun if name == conversation and one not in wanted]:
+            yield f"a section of conversation {conversation} begins with summary {strange[0]}, which is not one of it"
+    yield from _disagreeing(trace, parts, history)
+
+
+def _disagreeing(trace: TraceRecord, parts: Sequence[Part], history: HistoryRecord) -> Iterator[str]:
+    ends = {call.node: call.usage for call in trace.calls if call.node is not None and call.usage is not None}
+    for section in history.sections:
+        at, usage = section.summary, ends.get(section.last)
+        if at is not None and 0 <= at < len(history.summaries) and history.summaries[at].node >= section.first:
+            yield f"the section of message nodes {section.first} to {section.last} comes before its summary"
+        if usage is not None and section.tokens not in (None, usage.input_tokens + usage.completion_tokens):
+            yield f"{section.tokens:,} tokens up to message node {section.last}, whose call counted others"
+    listed = {number for part in parts for number in part.answers}
+    for path in branch_paths(trace):
+        missing = [number for number in path if trace.nodes[number].sampled and number not in listed]
+        if missing and not listed.isdisjoint(path):
+            yield f"message node {missing[0]} is an answer of no section"
 
 
 def _of_nodes(
@@ -463,19 +530,24 @@ _OF_NUMBERS = frozenset((Flaw.LENGTHS, Flaw.MASK, Flaw.LOGPROBS, Flaw.LOGPROB_VA
 
 def _training_flaws(trace: TraceRecord, samples: Iterable[TrainedBranch], max_tokens: int | None) -> Iterator[Found]:
     trained: Counter[int] = Counter()
-    longest = (0, 0, 0)
+    too_long = []
     for sample in samples:
         trained.update(sample.trains)
-        lost = 0 if max_tokens is None else sum(training_sample(trace, sample).mask[max_tokens:])
-        longest = max(longest, (trace.tokens_of(sample.path, sample.trains)[0], lost, sample.branch))
+        length = trace.tokens_of(sample.path, sample.trains)[0]
+        if max_tokens is not None and length > max_tokens:
+            lost = sum(training_sample(trace, sample).mask[max_tokens:])
+            too_long.append((length, lost, sample.branch, sample.kind))
     wrong = [
         number for number, node in enumerate(trace.nodes) if node.sampled and node.trained and trained[number] != 1
     ]
     if wrong:
         yield Flaw.GRAPH, f"node {wrong[0]} trains {trained[wrong[0]]} times"
-    length, lost, branch = longest
-    if max_tokens is not None and length > max_tokens:
-        yield Flaw.TOO_LONG, f"branch {branch}: {length:,} tokens, {lost:,} trained ones behind the {max_tokens:,}th"
+    told = []
+    for length, lost, branch, kind in sorted(too_long, reverse=True):
+        what = "" if kind is SampleKind.CONVERSATION else f" ({kind})"
+        told.append(f"branch {branch}{what}: {length:,} tokens, {lost:,} trained ones behind the {max_tokens:,}th")
+    if told:
+        yield Flaw.TOO_LONG, "; ".join(told[:_SHOWN]) + f"; and {len(told) - _SHOWN} more" * (len(told) > _SHOWN)
 
 
 def call_flaws(episode: EpisodeRecord, trace: TraceRecord) -> Iterator[Found]:
@@ -487,9 +559,10 @@ def call_flaws(episode: EpisodeRecord, trace: TraceRecord) -> Iterator[Found]:
         yield Flaw.CALLS, _first(wrong)
 
 
-def evidence_flaws(trace: TraceRecord) -> Iterator[Found]:
-    """Yield where a trace contradicts its calls; its graph must be sound."""
-    if trace.has_tokens and (wrong := [*_miscounted(trace)]):
+def evidence_flaws(trace: TraceRecord, left_out: Collection[int] = ()) -> Iterator[Found]:
+    """Yield where a trace contradicts its calls; its graph must be sound, and the answers that are left out of
+    training are known."""
+    if trace.has_tokens and (wrong := [*_miscounted(trace, left_out)]):
         yield Flaw.USAGE, _first(wrong)
     if wrong := [*_set_otherwise(trace)]:
         yield Flaw.SETTINGS, _first(wrong)
@@ -516,7 +589,7 @@ def _unmatched(trace: TraceRecord) -> Iterator[str]:
             yield f"message node {number} is an answer, and no call names it"
 
 
-def _miscounted(trace: TraceRecord) -> Iterator[str]:
+def _miscounted(trace: TraceRecord, left_out: Collection[int]) -> Iterator[str]:
     before: list[int] = []
     """Tokens of the branch in front of each node."""
     for node in trace.nodes:
@@ -528,7 +601,7 @@ def _miscounted(trace: TraceRecord) -> Iterator[str]:
         if call.usage is None:
             yield f"message node {call.node}: its call says nothing of its tokens"
             continue
-        sampled = node.trained
+        sampled = call.usage.completion_tokens if call.node in left_out else node.trained
         given = before[call.node] + len(node.token_ids) - sampled
         if sampled != call.usage.completion_tokens:
             yield f"message node {call.node}: {sampled:,} trained tokens of {call.usage.completion_tokens:,} sampled"

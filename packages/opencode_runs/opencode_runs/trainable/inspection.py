@@ -17,7 +17,7 @@ from typing import Any
 
 from opencode_runs.errors import BrokenGraphError
 from opencode_runs.traces.reading import TraceFile, TraceFileReport, TraceReader, find_trace_files, lines_of
-from opencode_runs.traces.record import NO_CALL, EpisodeRecord, TokenNode, TraceRecord
+from opencode_runs.traces.record import NO_CALL, EpisodeRecord, SampleKind, TokenNode, TraceRecord
 from opencode_runs.trainable.findings import (
     NO_TOKENS,
     SETTINGS,
@@ -516,10 +516,12 @@ def _trace(
         unused = None if samples else NO_TOKENS
     elif not trace.ok or not episode.ok:
         findings[Flaw.FAILED] = unused
+    kinds = Counter(sample.kind for sample in samples)
     tokens, counts = trace.has_tokens, [trace.tokens_of(sample.path, sample.trains) for sample in samples]
     figures = TraceFigures(
         run=file.path, group=group.group, task=group.task, episode=episode.id, trace=trace.id or episode.id,
         seat=trace.seat, unused_because=unused, turns=trace.turns, branches=branches, samples=len(samples),
+        sections=kinds[SampleKind.SECTION], summaries=kinds[SampleKind.SUMMARY],
         prompt_tokens=sum(whole - trained for whole, trained in counts) if tokens else None,
         trained_tokens=sum(trained for _, trained in counts) if tokens else None,
         longest=max((whole for whole, _ in counts), default=0) if tokens else None,

@@ -2,20 +2,22 @@
 
 One sample for each branch that trains anything: its nodes' tokens from the root to the leaf. A sampled node trains in
 the first branch that holds it; a later branch carries its tokens as context. Any node's own mask says which of its
-tokens train, and its logprobs belong to the true entries of the mask, in order.
+tokens train, and its logprobs belong to the true entries of the mask, in order. Of a conversation that was compacted,
+each section and each summary is a branch.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from opencode_runs.errors import BrokenGraphError
+from opencode_runs.traces.record import HistoryRecord, SampleKind
 
 NodeGraph = Any
 """A trace: `verifiers.v1.trace.Trace`, or what a line of `traces.jsonl` says of one. Of its `nodes`, `parent`,
-`sampled`, `token_ids`, `mask` and `logprobs` are read, as lists or as arrays."""
+`sampled`, `token_ids`, `mask` and `logprobs` are read, as lists or as arrays; and what `info` says of compactions."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class TrainedBranch:
     """The branch's nodes, from its root to its leaf."""
     trains: tuple[int, ...]
     """The branch's nodes that train here."""
+    kind: SampleKind = field(default=SampleKind.CONVERSATION, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -72,17 +75,55 @@ def training_samples(trace: NodeGraph) -> list[TrainingSample]:
     return [training_sample(trace, found) for found in trained_branches(trace, branch_paths(trace))]
 
 
+@dataclass(frozen=True)
+class Part:
+    """A section or a summary of a conversation that was compacted."""
+
+    kind: SampleKind
+    number: int
+    """From 0, among those of its kind."""
+    answers: tuple[int, ...]
+    """Its answers' nodes; none if the graph does not hold them as they are recorded."""
+    trains: bool
+    """Whether it is to train."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.number}"
+
+
+def recorded_parts(trace: NodeGraph) -> list[Part]:
+    """The sections, then the summaries that a trace's record names."""
+    history = HistoryRecord.of(trace.info)
+    sections = [(SampleKind.SECTION, at, one.first, one.last) for at, one in enumerate(history.sections)]
+    summaries = [(SampleKind.SUMMARY, at, one.node, one.node) for at, one in enumerate(history.summaries)]
+    return [
+        Part(kind, at, _answers(trace, first, last), history.is_trained(kind, at))
+        for kind, at, first, last in (*sections, *summaries)
+    ]
+
+
+def _answers(trace: NodeGraph, first: int, last: int) -> tuple[int, ...]:
+    nodes = trace.nodes
+    if not 0 <= first <= last < len(nodes) or not nodes[last].sampled:
+        return ()
+    answers = [number for number in _path([node.parent for node in nodes], last) if nodes[number].sampled]
+    return tuple(answers[answers.index(first) :]) if first in answers else ()
+
+
 def trained_branches(trace: NodeGraph, paths: Sequence[tuple[int, ...]]) -> list[TrainedBranch]:
     """Return what the samples of a trace are made of, by its `branch_paths`; a count of their tokens needs no more."""
     found: list[TrainedBranch] = []
     trained: set[int] = set()
     trains = [any(node.mask) for node in trace.nodes]
+    kinds = {node: part.kind for part in recorded_parts(trace) for node in part.answers}
     for branch, path in enumerate(paths):
         masked = [number for number in path if trains[number]]
         here = tuple(number for number in masked if number not in trained)
         trained.update(number for number in here if trace.nodes[number].sampled)
         if here:
-            found.append(TrainedBranch(branch, path, here))
+            kind = next((kinds[number] for number in here if number in kinds), SampleKind.CONVERSATION)
+            found.append(TrainedBranch(branch, path, here, kind=kind))
     return found
 
 
@@ -97,7 +138,7 @@ def _path(parents: Sequence[int | None], leaf: int) -> tuple[int, ...]:
 
 def training_sample(trace: NodeGraph, found: TrainedBranch) -> TrainingSample:
     """The sample that a branch gives."""
-    sample = TrainingSample(found.branch, found.path, found.trains, [], [], [])
+    sample = TrainingSample(found.branch, found.path, found.trains, [], [], [], kind=found.kind)
     for number in found.path:
         node = trace.nodes[number]
         own = _plain(node.mask)
