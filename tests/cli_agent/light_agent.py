@@ -6,12 +6,11 @@ from typing import Any
 
 import aiohttp
 import verifiers.v1 as vf
-from opencode_env.cli_agent.classification import Patience
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import MARK_HEADER
 from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.cli_agent.outcomes import AgentErrors
-from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.rollout import Patience, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Policy, Reply, ScriptedModel
 from verifiers.v1.agent import make_agent
@@ -25,15 +24,6 @@ from tests.support.rollouts import policy_of
 from tests.support.tasks import SeenTask, seen_data
 
 TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}]
-
-
-class LightConfig(BashHarnessConfig):
-    """An agent whose program sends a failed call three times."""
-
-    patient_for: float = 3600.0
-
-    def patience(self) -> Patience:
-        return Patience(sends=3, seconds=self.patient_for)
 
 
 @dataclass
@@ -72,12 +62,16 @@ Doing = Callable[[Asking], Awaitable[int]]
 """What the agent does, and its exit code."""
 
 
-class LightHarness(Harness[LightConfig]):
-    """Runs a coroutine instead of a program."""
+class LightHarness(Harness[BashHarnessConfig]):
+    """Runs a coroutine instead of a program, which sends a failed call three times."""
 
-    def __init__(self, config: LightConfig, doing: Doing) -> None:
-        super().__init__(config)
+    def __init__(self, doing: Doing, patient_for: float) -> None:
+        super().__init__(BashHarnessConfig(id="bash"))
         self._doing = doing
+        self._patient_for = patient_for
+
+    def patience(self) -> Patience:
+        return Patience(sends=3, seconds=self._patient_for)
 
     async def launch(
         self, ctx: Any, trace: AnyTrace, runtime: Runtime, endpoint: str, secret: str, *_: Any, **__: Any
@@ -113,7 +107,6 @@ async def play_light(
         plays: what plays the model.
         settings: further fields of the seat, such as limits.
     """
-    config = LightConfig(id="bash", patient_for=patient_for)
     async with (
         plays(policy_of(script)) as model,
         role_interception(InterceptionServerConfig()) as server,
@@ -126,7 +119,7 @@ async def play_light(
             **settings,
         )
         agent = make_agent(seat, interception=server)
-        agent.harness = guarded(LightHarness(config, doing), contained=True, agent_errors=agent_errors)
+        agent.harness = guarded(LightHarness(doing, patient_for), contained=True, agent_errors=agent_errors)
         async with Confined().box(agent) as box:
             if segments == 1:
                 return await agent.run(guarded_task(SeenTask(seen_data())), runtime=box)

@@ -232,7 +232,7 @@ async def test_no_scored_row_of_the_table_can_be_had_without_an_answer(outcome: 
     make, kind = SCORED_WITHOUT_AN_ANSWER[outcome]
     trace = trace_of(vf.TaskData(idx=0, prompt="x"))
     make(trace)
-    run = EndedRun(rollout_of(trace), trace, None, problem=HarnessError("exited 1"))
+    run = EndedRun(rollout_of(trace), trace, problem=HarnessError("exited 1"))
     with pytest.raises(kind):
         await classify(run)
     if outcome is RunOutcome.AGENT_TIMEOUT:
@@ -254,7 +254,7 @@ async def test_what_was_answered_before_does_not_count_and_what_a_resumed_rollou
     rollout = rollout_of(trace)
     rollout.before = PlayedBefore(Path(), "", 0.0, nodes=1, calls=0, resumed=False)
     with pytest.raises(RolloutError, match=NO_ANSWER):
-        await classify(EndedRun(rollout, trace, None))
+        await classify(EndedRun(rollout, trace))
     rollout.before = replace(rollout.before, resumed=True)
-    await classify(EndedRun(rollout, trace, None))
+    await classify(EndedRun(rollout, trace))
     assert trace.stop_condition == "max_total_tokens"

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 import verifiers.v1 as vf
-from opencode_env.cli_agent.classification import Evidence, Patience, endpoint_failure, require_scorable
+from opencode_env.cli_agent.classification import Evidence, endpoint_failure, require_scorable
 from opencode_env.cli_agent.interception.callers import PROGRAM_CALLS, RECORDED_PROGRAM_CALLS
+from opencode_env.cli_agent.rollout import Patience
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from verifiers.v1.errors import InterceptionError, ProviderError
 from verifiers.v1.graph import MessageNode

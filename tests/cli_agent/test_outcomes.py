@@ -18,7 +18,6 @@ from opencode_env.cli_agent.classification import (
     classify,
     endpoint_failure,
     note_outcome,
-    patience_of,
     require_scorable,
 )
 from opencode_env.cli_agent.env import CliAgentEnvConfig
@@ -32,7 +31,7 @@ from opencode_env.cli_agent.outcomes import (
     endpoint_errors,
     retries_of_outcomes,
 )
-from opencode_env.cli_agent.rollout import Rollout, rollout_of
+from opencode_env.cli_agent.rollout import Patience, Rollout, rollout_of
 from opencode_env.errors import AgentError, BrokenBackendError, BrokenUserError
 from opencode_env.scripted_model import Reply
 from opencode_rubrics import SandboxFileError, ScoringError
@@ -166,7 +165,7 @@ def rate_limited(monkeypatch: pytest.MonkeyPatch) -> Outcome:
 
     def holds(run: EndedRun) -> RateLimitError | None:
         error = run.calls[-1].error if run.calls else None
-        evident = endpoint_failure(Evidence.of(run.trace, run.first_call, run.harness, run.time_over))
+        evident = endpoint_failure(Evidence.of(run.trace, run.first_call, run.time_over))
         return RateLimitError(error.message) if evident and error and error.status_code == 429 else None
 
     conditions = list(classification.AFTER_A_RUN)
@@ -178,8 +177,8 @@ def rate_limited(monkeypatch: pytest.MonkeyPatch) -> Outcome:
 
 async def test_a_new_outcome_is_one_row_and_one_condition(rate_limited: Outcome) -> None:
     trace = trace_of(vf.TaskData(idx=0, prompt="x"))
-    trace.calls.extend([failed(429, "slow down")] * patience_of(None).sends)
-    run = EndedRun(rollout_of(trace), trace, None)
+    trace.calls.extend([failed(429, "slow down")] * Patience().sends)
+    run = EndedRun(rollout_of(trace), trace)
     with pytest.raises(RateLimitError, match="slow down"):
         await classify(run)
     assert run.outcome is rate_limited

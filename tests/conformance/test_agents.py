@@ -74,7 +74,7 @@ is not there the light program shows, which sends as often as OpenCode does."""
         pytest.param(["--env", "opencode-rlm"], set(), {}, id="opencode-rlm"),
         pytest.param(["--harness", "bash"], set(), OF_THE_ENVIRONMENT | OF_ANY_FAILING_MODEL | OF_ANY_END, id="bash"),
         pytest.param(
-            ["--env", "shell-agent"], WITHOUT_COMMANDS | WITHOUT_STREAMS | WITHOUT_RETRIES, {}, id="shell-agent"
+            ["--harness", "shell-agent"], WITHOUT_COMMANDS | WITHOUT_STREAMS | WITHOUT_RETRIES, {}, id="shell-agent"
         ),
     ],
 )

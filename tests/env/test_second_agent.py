@@ -1,4 +1,4 @@
-"""Another CLI agent needs a harness and a small subclass of `CliAgentEnv` (see `plugins/shell_agent.py`)."""
+"""Another CLI agent is a harness, without a configuration or an environment of its own (`plugins/shell_agent.py`)."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ def finished(shared_home: UserHome) -> FinishedEvaluation:
     dataset = str(write_rows(shared_home.root / "rows.jsonl", ROWS))
     answers = {"right": "Paris", "half": "Milan", "breaks": "x"}
     policy = ScriptPolicy(*(script(name, Reply(text=answer)) for name, answer in answers.items()))
-    arguments = ["opencode-env", "--env.taskset.dataset", dataset, "--env.id", "shell-agent"]
+    arguments = ["opencode-env", "--env.taskset.dataset", dataset, "--env.agent.harness.id", "shell-agent"]
     return asyncio.run(shared_home.play("shell", policy, *arguments))
 
 

@@ -13,6 +13,6 @@ LABEL = "run-of-the-shell-agent"
 def shell_run(home: UserHome, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What `vf-eval` needs to play rows of an ordinary dataset; the sandboxes carry `LABEL`."""
     dataset = str(write_rows(home.root / "rows.jsonl", rows))
-    taskset = ["opencode-env", "--env.taskset.dataset", dataset, "--env.id", "shell-agent"]
+    taskset = ["opencode-env", "--env.taskset.dataset", dataset, "--env.agent.harness.id", "shell-agent"]
     runtime = ["--env.agent.runtime.type", "prime", "--env.agent.runtime.labels", f'["{LABEL}"]']
     return [*taskset, *runtime, *options_of(own_url())]

@@ -377,7 +377,7 @@ def test_what_fails_before_the_first_answer_of_a_continued_rollout_is_not_its_po
     rollout = Rollout()
     attach(rollout, trace)
     rollout.before = PlayedBefore(tmp_path, "ses_1", 0.0, nodes=1, calls=0, resumed=False)
-    run = EndedRun(rollout, trace, None, problem=HarnessError("it has ended"))
+    run = EndedRun(rollout, trace, problem=HarnessError("it has ended"))
     assert "time was over before its first model call" in str(_not_started(run))
     assert _failed_before_tools(run) is run.problem
     trace.nodes.append(said)

@@ -129,4 +129,4 @@ def test_programs_that_asked_very_much_before_the_kept_turn_excuse_no_failure_of
     trace.calls.extend(before)
     agent_record(trace)[PROGRAM_CALLS] = [*range(len(before))]
     trace.calls.extend([FAILED] * 3)
-    assert isinstance(endpoint_failure(Evidence.of(trace, len(before), None)), ProviderError)
+    assert isinstance(endpoint_failure(Evidence.of(trace, len(before))), ProviderError)

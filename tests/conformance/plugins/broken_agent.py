@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_env.cli_agent.classification import Patience
+from opencode_env.agents import Patience
 from rollout_sandbox.compat import run_program
 
 __all__ = ["BrokenAgentHarness"]
@@ -21,15 +21,15 @@ class BrokenAgentConfig(vf.HarnessConfig):
     """Words: `quiet`: asks no model and exits 0. `lingers`: never ends after its answer. `swallows`: exits 0
     whatever its model calls answered. `leaks`: hands the provider's key to its program. `deaf`: runs no command."""
 
-    def patience(self) -> Patience:
-        """Its program never sends a call again."""
-        return Patience(sends=1)
-
 
 class BrokenAgentHarness(vf.Harness[BrokenAgentConfig]):
     """Runs a Python program in the sandbox; its tool for shell commands has a name and parameters of its own."""
 
     NEEDS_CONTAINER = False
+
+    def patience(self) -> Patience:
+        """Its program never sends a call again."""
+        return Patience(sends=1)
 
     async def launch(
         self,

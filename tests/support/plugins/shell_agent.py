@@ -5,24 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
-from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
-from opencode_env.cli_agent.seats import local_seat
+from opencode_env.agents import run_program
 from opencode_rubrics import cleanup
-from rollout_sandbox.compat import run_program
 
-__all__ = ["ShellAgentEnv", "ShellAgentHarness"]
+__all__ = ["ShellAgentHarness"]
 
 SCRIPT = Path(__file__).with_name("shell_agent.sh")
 
 
-class ShellAgentConfig(vf.HarnessConfig):
-    """No options."""
-
-
-class ShellAgentHarness(vf.Harness[ShellAgentConfig]):
-    """Runs the script in the sandbox with the endpoint in its environment."""
-
-    NEEDS_CONTAINER = False
+class ShellAgentHarness(vf.Harness[vf.HarnessConfig]):
+    """Runs the script in the sandbox with the endpoint in its environment; it has a hook of its own."""
 
     async def launch(
         self,
@@ -39,16 +31,6 @@ class ShellAgentHarness(vf.Harness[ShellAgentConfig]):
         result = await run_program(runtime, ["sh", "-c", SCRIPT.read_text()], env)
         trace.info["agent"] = {"exit_code": result.exit_code}
         return result
-
-
-class ShellAgentEnvConfig(CliAgentEnvConfig):
-    """The script in the confined local sandbox."""
-
-    agent: vf.AgentConfig = local_seat(ShellAgentConfig(id="shell-agent"))
-
-
-class ShellAgentEnv(CliAgentEnv[ShellAgentEnvConfig], vf.Env[ShellAgentEnvConfig]):
-    """All that a second agent needs, and a hook of its own."""
 
     @cleanup(priority=10)
     async def keep_report(self, trace: Any, runtime: vf.Runtime) -> None:

@@ -1,7 +1,7 @@
 """Agents, and the names that whoever brings one of their own needs.
 
-An agent is a harness of verifiers and a subclass of `CliAgentEnv` that pins it with `local_seat`; the other names are
-hooks that a harness or its configuration may have. `opencode` is one agent, `named` what is known of others.
+An agent is a harness of verifiers. The other names are of hooks that it or its configuration may have, and of an
+environment of its own. `opencode` is one agent, `named` what is known of others.
 The names are imported on first use.
 """
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from rollout_sandbox.confined import Bind
 
     from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
-    from opencode_env.cli_agent.classification import Patience
     from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
     from opencode_env.cli_agent.features import Feature
     from opencode_env.cli_agent.guard import GuardedHarness
     from opencode_env.cli_agent.interception.gateway import ModelRequests
     from opencode_env.cli_agent.interception.history import EchoRules
     from opencode_env.cli_agent.process_fence import ProcessFence
+    from opencode_env.cli_agent.rollout import Patience
     from opencode_env.cli_agent.seats import local_seat
 
 __all__ = [
@@ -49,7 +49,7 @@ _MODULES = {
     "ModelRequests": "opencode_env.cli_agent.interception.gateway",
     "OpenCodeHarness": "opencode_env.agents.opencode",
     "OpenCodeHarnessConfig": "opencode_env.agents.opencode",
-    "Patience": "opencode_env.cli_agent.classification",
+    "Patience": "opencode_env.cli_agent.rollout",
     "ProcessFence": "opencode_env.cli_agent.process_fence",
     "local_seat": "opencode_env.cli_agent.seats",
     "run_program": "rollout_sandbox.compat",

@@ -18,11 +18,10 @@ whose processes outran their end, or whose programs used the time of scoring, is
 """
 
 import contextlib
-import math
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import isawaitable
 from itertools import takewhile
 from typing import Any
@@ -52,7 +51,7 @@ from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, LAST_REF
 from opencode_env.cli_agent.interception.tunnel import require_tunnel
 from opencode_env.cli_agent.interception.window import says_full
 from opencode_env.cli_agent.outcomes import NO_ANSWER, AgentErrors, RunOutcome, endpoint_errors
-from opencode_env.cli_agent.rollout import Rollout, rollout_of
+from opencode_env.cli_agent.rollout import Patience, Rollout, rollout_of
 from opencode_env.cli_agent.runaway import NOT_STARTED
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.errors import AgentError
@@ -114,24 +113,6 @@ def as_exception(error: Error) -> RolloutError:
 
 
 @dataclass(frozen=True)
-class Patience:
-    """Tells how long an agent's program bears a failing endpoint; a harness configuration that knows has a
-    `patience()`."""
-
-    sends: int = 2
-    """How often it sends one call that may pass, before it gives up."""
-    seconds: float = math.inf
-    """How long it waits for one answer."""
-
-
-def patience_of(harness: Any) -> Patience:
-    """The patience of a harness, by its configuration."""
-    own = getattr(harness, "patience", None)
-    found: Patience = Patience() if own is None else own()
-    return found
-
-
-@dataclass(frozen=True)
 class Evidence:
     """Holds what our server saw of one run of an agent."""
 
@@ -139,7 +120,7 @@ class Evidence:
     """Calls of the agent's own program, in order of their end."""
     programs: Sequence[ModelCall] = ()
     """Calls of the programs that the agent started."""
-    patience: Patience = Patience()
+    patience: Patience = field(default_factory=Patience)
     under_way: float = 0.0
     """Seconds for which the endpoint has been silent on some call of its own."""
     time_over: float | None = None
@@ -153,13 +134,13 @@ class Evidence:
     """How many requests of the programs were at the endpoint between two moments, answered or not."""
 
     @classmethod
-    def of(cls, trace: AnyTrace, first_call: int, harness: Any, time_over: float | None = None) -> "Evidence":
+    def of(cls, trace: AnyTrace, first_call: int, time_over: float | None = None) -> "Evidence":
         """Return what there is of the run whose first model call is number `first_call`."""
         own, rollout = own_calls(trace, first_call), rollout_of(trace)
         others, waits = program_calls(trace, rollout.first_call), rollout.program.longest_under_way
         gateway = rollout.gateway
         keys, named = ((), ()) if gateway is None else (gateway.step_keys(own), gateway.waits_of(own))
-        return cls(own, others, patience_of(harness), waits, time_over, keys, named, rollout.program_load)
+        return cls(own, others, rollout.patience, waits, time_over, keys, named, rollout.program_load)
 
     def rest(self, failed: int = 1) -> float:
         """The longest seconds that the program may have rested behind one of its last calls."""
@@ -210,8 +191,6 @@ class EndedRun:
 
     rollout: Rollout
     trace: AnyTrace
-    harness: Any
-    """Its configuration."""
     first_call: int = 0
     """Number of its first model call."""
     problem: RolloutError | None = None
@@ -399,7 +378,7 @@ def _hook_failed(run: EndedRun) -> RolloutError | None:
 
 
 def _endpoint_failed(run: EndedRun) -> RolloutError | None:
-    return endpoint_failure(Evidence.of(run.trace, run.first_call, run.harness, run.time_over))
+    return endpoint_failure(Evidence.of(run.trace, run.first_call, run.time_over))
 
 
 async def _killed_for_memory(run: EndedRun) -> RolloutError | None:
@@ -480,9 +459,8 @@ def require_scorable(trace: AnyTrace) -> None:
         raise kind(f"not scored, the agent's processes could not be ended: {survivors}")
     if trace.stop_condition != RunOutcome.AGENT_TIMEOUT.stop:
         return
-    harness = trace.agent.config.harness if trace.agent is not None else None
     rollout = rollout_of(trace)
-    run = EndedRun(rollout, trace, harness, rollout.first_call, time_over=trace.timing.agent.end)
+    run = EndedRun(rollout, trace, rollout.first_call, time_over=trace.timing.agent.end)
     for condition in AFTER_A_RUN:
         if condition.time_over and (found := condition.holds(run)):
             if metric := condition.outcome.metric:  # the session has put its own there before

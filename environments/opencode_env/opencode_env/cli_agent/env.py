@@ -141,15 +141,9 @@ ConfigT = TypeVar("ConfigT", bound=CliAgentEnvConfig, default=CliAgentEnvConfig)
 class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
     """Plays one agent run per episode in a sandbox of its own, scores in it, cleans up, removes it.
 
-    A second CLI agent is a harness and a subclass that pins it::
-
-        class MyAgentEnvConfig(CliAgentEnvConfig):
-            agent: AgentConfig = local_seat(MyHarnessConfig(id="my-agent"))
-
-        class MyAgentEnv(CliAgentEnv[MyAgentEnvConfig], Env[MyAgentEnvConfig]): ...
-
-    The configuration says which features it is composed of. Methods of the environment, the task and its rubric that
-    are decorated with `opencode_rubrics.cleanup` run after scoring, highest priority first, whatever happened.
+    Which agent is the seat's harness (`--env.agent.harness.id`). The configuration says which features it is composed
+    of. Methods of the environment, the harness, the task and its rubric that are decorated with
+    `opencode_rubrics.cleanup` run after scoring, highest priority first, whatever happened.
     """
 
     SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset()
@@ -361,7 +355,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
                     await rollout.end()
                 finally:
                     available = {"task": task.data, "trace": rollout.trace, "runtime": box}
-                    await run_cleanup([self, task, *_rubrics(task)], available)
+                    await run_cleanup([self, agent.harness, task, *_rubrics(task)], available)
                 # verifiers stamps the box of a borrowed run and its container runtimes then never remove it.
                 box.info.borrowed = False
 

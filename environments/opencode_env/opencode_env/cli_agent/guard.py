@@ -54,7 +54,7 @@ from opencode_env.cli_agent.interception.spelled_calls import spelled_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
 from opencode_env.cli_agent.outcomes import AgentErrors, RunOutcome, flags_of_outcomes
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
-from opencode_env.cli_agent.rollout import rollout_of
+from opencode_env.cli_agent.rollout import Patience, rollout_of
 from opencode_env.cli_agent.runaway import until_runaway
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 from opencode_env.compat import with_methods, with_mixin
@@ -86,7 +86,9 @@ class GuardedHarness(Harness[ConfigT], Generic[ConfigT]):
         fence = ProcessFence(runtime)
         options = {} if tool_interception_url is None else {"tool_interception_url": tool_interception_url}
         inner = await self.fenced_session(fence, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **options)
-        rollout_of(trace).session = session = GuardedSession(inner, fence, self.agent_errors)
+        rollout = rollout_of(trace)
+        rollout.session = session = GuardedSession(inner, fence, self.agent_errors)
+        rollout.patience = getattr(self, "patience", Patience)()
         return session
 
     async def fenced_session(self, fence: ProcessFence, *arguments: Any, **options: Any) -> HarnessSession:
@@ -232,8 +234,7 @@ class GuardedSession(HarnessSession):
             raise HarnessError(str(error)) from error
         except (HarnessError, ProviderError, InterceptionError) as error:
             problem = error
-        config = self.harness.config
-        run = EndedRun(self._rollout, self.trace, config, first_call, problem, self.runtime, self._agent_errors)
+        run = EndedRun(self._rollout, self.trace, first_call, problem, self.runtime, self._agent_errors)
         try:
             await classify(run)
         finally:

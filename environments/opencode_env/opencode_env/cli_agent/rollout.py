@@ -9,6 +9,7 @@ What belongs to a rollout and not to a single call is here; nothing is kept by t
 context variable.
 """
 
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -38,6 +39,16 @@ class RolloutFeature:
 
     async def agent_ended(self) -> None:
         """Its agent has ended, or was never started. May come several times."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Tells how long an agent's program bears a failing endpoint; a harness that knows has a `patience()`."""
+
+    sends: int = 2
+    """How often it sends one call that may pass, before it gives up."""
+    seconds: float = math.inf
+    """How long it waits for one answer."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,8 @@ class Rollout(Scoring):
         """The agent's own program, as the server knows it."""
         self.session: HarnessSession | None = None
         """The agent's, which the guard closes before anything of the task sees the sandbox."""
+        self.patience = Patience()
+        """That of the agent's program, which the guard sets with the session."""
         self.agent_directory = ""
         """What the agent's harness has made in the sandbox, for its own cleanup."""
         self.gateway: Gateway | None = None

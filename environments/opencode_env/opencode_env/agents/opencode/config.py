@@ -17,7 +17,6 @@ from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
 from opencode_env.agents.opencode.builds import DEFAULT_VERSION
 from opencode_env.agents.opencode.echo import OpenCodeEcho
-from opencode_env.cli_agent.classification import Patience
 from opencode_env.cli_agent.interception.gateway import CHAT, MESSAGES, RESPONSES, ModelRequests
 from opencode_env.cli_agent.interception.history import EchoRules
 
@@ -149,11 +148,6 @@ class OpenCodeHarnessConfig(HarnessConfig):
             message_keys=frozenset(str(_object(m, "interleaved").get("field", "reasoning_content")) for m in models),
             headers=headers,
         )
-
-    def patience(self) -> Patience:
-        """Return how long OpenCode puts up with a failing endpoint: six sends, in about 70 s, or of 10 minutes each
-        where the endpoint is silent."""
-        return Patience(sends=6, seconds=min(self.provider_timeout, 3600.0))
 
     def echo_rules(self) -> EchoRules:
         """Return what OpenCode makes of its model's answers when it sends them back."""

@@ -53,7 +53,7 @@ from opencode_env.cli_agent.interception.conversations import history_forks
 from opencode_env.cli_agent.interception.window import listed_window
 from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
-from opencode_env.cli_agent.rollout import PlayedBefore, rollout_of
+from opencode_env.cli_agent.rollout import Patience, PlayedBefore, rollout_of
 from opencode_env.cli_agent.runaway import run_started
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
 from opencode_env.errors import ConfigurationError
@@ -522,6 +522,11 @@ class OpenCodeHarness(GuardedHarness[OpenCodeHarnessConfig], Harness[OpenCodeHar
                 "sandbox) or a container (--env.agent.runtime.type docker | podman | prime)"
             )
         self._installed[runtime.name] = await self._install(runtime)
+
+    def patience(self) -> Patience:
+        """Return how long OpenCode puts up with a failing endpoint: six sends, in about 70 s, or of 10 minutes each
+        where the endpoint is silent."""
+        return Patience(sends=6, seconds=min(self.config.provider_timeout, 3600.0))
 
     async def _install(self, runtime: Runtime) -> tuple[str, InstallRecord]:
         record = InstallRecord()
