@@ -7,9 +7,12 @@ ToolsetError (verifiers)
 └── BrokenBackendError
 EnvError (verifiers)
 ├── BrokenUserError
+├── NodeLostError
+├── NodeMemoryError
 └── RunEndedError
     ├── UnusableEndpointError
-    └── CapReachedError
+    ├── CapReachedError
+    └── ClusterError
 ValueError
 ├── RequestRefused
 ├── RoleRefused
@@ -69,6 +72,26 @@ class BrokenUserError(EnvError):
     )
 
 
+class NodeLostError(EnvError):
+    """The worker that played a rollout on a cluster was lost, with its node or without; the next try is another's."""
+
+    outcome = Outcome(
+        "the cluster's worker that played it was killed, or its node is gone or cut off",
+        "`--env.retries`; the message names the node and its log",
+    )
+
+
+class NodeMemoryError(EnvError):
+    """The worker that played a rollout on a cluster was killed for want of memory on its node. A sandbox may have
+    brought that about, so `--env.retries` leaves it alone unless a rule says otherwise."""
+
+    outcome = Outcome(
+        "Ray killed the worker that played it, as its node had no memory left",
+        "`--env.cluster.memory`, a smaller `--env.cluster.per-worker`, or Ray's memory monitor off",
+        again=False,
+    )
+
+
 class RunEndedError(EnvError):
     """A run ends early."""
 
@@ -79,6 +102,10 @@ class UnusableEndpointError(RunEndedError):
 
 class CapReachedError(RunEndedError):
     """The model calls of a run have cost what they may."""
+
+
+class ClusterError(RunEndedError):
+    """The cluster cannot play rollouts as it is configured; the message says why."""
 
 
 class RequestRefused(ValueError):

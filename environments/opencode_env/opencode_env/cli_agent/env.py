@@ -34,7 +34,7 @@ from verifiers.v1.configs.retries import RetryConfig
 from verifiers.v1.env import Env, RunSlot
 from verifiers.v1.episode import Episode
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
-from verifiers.v1.runtimes import Runtime, SubprocessConfig
+from verifiers.v1.runtimes import Runtime, SubprocessConfig, runtime_is_local
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 from verifiers.v1.utils.generic import concrete_type
@@ -48,6 +48,7 @@ from opencode_env.cli_agent.classification import (
     unscore_failed,
     zero_spoilt,
 )
+from opencode_env.cli_agent.cluster_play import cluster_of, play_on, require_fit
 from opencode_env.cli_agent.evaluation import CapConfig, Evaluation, EvaluationReport, Probe, require_proxies
 from opencode_env.cli_agent.features import Feature, Run, ordered_task
 from opencode_env.cli_agent.guard import guarded, guarded_task
@@ -66,6 +67,8 @@ from opencode_env.cli_agent.traces import (
     our_words_logged,
     shorten_tasks,
 )
+from opencode_env.cluster.config import ClusterConfig
+from opencode_env.cluster.driver import require_reachable
 from opencode_env.compat import keepalive_after
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
@@ -83,6 +86,8 @@ class CliAgentEnvConfig(EnvConfig):
     """What one process may ask of Prime at once; without effect on other runtimes."""
     gateway: GatewayConfig = GatewayConfig()
     """What one rollout may ask of the path to the model, on every runtime."""
+    cluster: ClusterConfig = ClusterConfig()
+    """The nodes that play the rollouts, whole; by default this process does."""
     probe: Probe = "models"
     """How `vf-eval` asks a chat endpoint before any sandbox starts: `models`, for its list of them; `call`, also for
     one token where there is no list; `none`, not at all. An unknown name, refused connections, TLS, 401 and 403 end
@@ -123,6 +128,12 @@ class CliAgentEnvConfig(EnvConfig):
     @model_validator(mode="after")
     def _no_retries_of_agent_errors(self) -> "CliAgentEnvConfig":
         self.retries = retries_of_outcomes(self.retries, self.outcomes())
+        return self
+
+    @model_validator(mode="after")
+    def _plays_on_a_cluster(self) -> "CliAgentEnvConfig":
+        if self.cluster.type != "none":
+            require_fit(self.features(), capped=self.cap.tokens is not None or self.cap.cost is not None)
         return self
 
     def features(self) -> Sequence[Feature]:
@@ -178,7 +189,9 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._outcomes = self.config.outcomes(self._features)
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
         limited = config.agent.timeout.rollout is not None
-        self._report = EvaluationReport(local=self._runs_locally(), limited=limited, cap=self.config.cap)
+        self._cluster = cluster_of(self, self._box_memory())
+        local = self._runs_locally() and self._cluster is None
+        self._report = EvaluationReport(local=local, limited=limited, cap=self.config.cap)
         self._names: dict[int | None, str] = {}
 
     @contextlib.asynccontextmanager
@@ -186,7 +199,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         """Hold the serving resources, with our interception servers: whole streams, and roles where a seat has them."""
         # What the last two say ends the log.
         with our_words_logged(self._names), contextlib.closing(self._evaluation), self._report:
-            async with self._served():
+            async with self._served() if self._cluster is None else self._cluster.serving():
                 yield
 
     @contextlib.asynccontextmanager
@@ -233,6 +246,16 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         boxed = [seat.runtime for name, seat in seats if name not in self.SEATS_WITHOUT_SANDBOX]
         return self.config.sandbox.confine and any(isinstance(runtime, SubprocessConfig) for runtime in boxed)
 
+    def _box_memory(self) -> int | None:
+        """Bytes that the sandboxes of a rollout take at most on the machine where it is played; None: no limit."""
+        seats = agent_config_fields(self.config).items()
+        boxed = [seat.runtime for name, seat in seats if name not in self.SEATS_WITHOUT_SANDBOX]
+        if not any(map(runtime_is_local, boxed)):
+            return 0
+        limited = self.config.sandbox.confine and all(isinstance(runtime, SubprocessConfig) for runtime in boxed)
+        each = self.config.sandbox.max_memory
+        return len(boxed) * each if limited and each is not None else None
+
     async def stop(self) -> None:
         """End the features and let the rubrics go; the last environment of the process tears those down."""
         await self._resources.aclose()
@@ -255,11 +278,14 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
         Raises:
             RunEndedError: `vf-eval` runs it, and its endpoint cannot be used, or fails every rollout alike, or the
-                run's cap is reached.
+                run's cap is reached; or the cluster cannot play it.
         """
         # What writes episodes down and watches no traces is an evaluation in this process: servers do the reverse.
         evaluates = (len(options) > 1 or "on_complete" in more) and "on_trace" not in more
-        for seat in agent_config_fields(self.config).values() if evaluates else ():
+        seats = agent_config_fields(self.config).values()
+        if self._cluster is not None and not self._cluster.engine.one_machine:
+            require_reachable((seat.client or ctx.client).base_url for seat in seats)
+        for seat in seats if evaluates else ():
             await self._evaluation.require_endpoint(seat.client or ctx.client, seat.model or ctx.model)
         self._report.begin(options[0] if options else more.get("semaphore"))
         async with self._evaluation.playing() if evaluates else contextlib.nullcontext():
@@ -280,6 +306,9 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self, task: Task[Any, Any, Any], ctx: ModelContext, **watchers: Any
     ) -> Episode[Any, Any, Any]:
         """One episode, whatever came of it, in a form that can be written down."""
+        if self._cluster is not None:
+            self._names[task.data.idx] = task_name(task.data)
+            return await play_on(self._cluster, self.config.env_id, task, ctx, self._report.progress, **watchers)
         episode: Episode[Any, Any, Any] = await super().run_episode(task, ctx, **watchers)
         blame_own_programs(episode)
         for trace in episode.traces:

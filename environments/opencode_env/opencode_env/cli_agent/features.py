@@ -25,6 +25,10 @@ class Feature:
     outcomes: ClassVar[Sequence[Outcome]] = ()
     """The ways in which a rollout can end for the feature's sake."""
 
+    def one_process(self) -> str:
+        """Why one process has to play all rollouts, which a cluster's workers cannot; empty if it does not have to."""
+        return ""
+
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold what all rollouts share, from the start of the environment to its stop."""

@@ -497,6 +497,10 @@ class KeptTurns(Feature):
         self._disk: DiskUse | None = None
         self._since = time.time()
 
+    def one_process(self) -> str:
+        """Turns are kept: whether a rollout was left is told by locks and times of one machine."""
+        return "" if self._options.keep is None else "kept turns (--env.turns.keep) are claimed by one process"
+
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Make the folder, if turns are kept.

@@ -34,6 +34,11 @@ class BackendTools(Feature):
 
             self._backends = ToolBackends(options)
 
+    def one_process(self) -> str:
+        """A backend is shared by all rollouts: each worker would start another."""
+        shared = self._backends is not None and self._backends.shares
+        return "a tool backend of scope shared_global (--env.backends.file) is one for all rollouts" if shared else ""
+
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the backends that all rollouts share.

@@ -225,6 +225,11 @@ class ToolBackends:
         known = self._file.config.backends
         self._shared = [_Shared(one, self._started) for one in known if one.instance_scoping == "shared_global"]
 
+    @property
+    def shares(self) -> bool:
+        """Whether a backend is one for all rollouts."""
+        return bool(self._shared)
+
     async def start(self) -> None:
         """Start the bridge and the shared backends.
 

@@ -1,0 +1,116 @@
+"""What runs on a node: one process with one environment, which plays the episodes that it is handed.
+
+What crosses is JSON, and an episode as verifiers' environment servers write it; nothing is pickled but bytes.
+"""
+
+import asyncio
+import importlib
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from verifiers.v1.clients import ModelContext
+from verifiers.v1.configs.env import EnvConfig
+from verifiers.v1.env import Env
+from verifiers.v1.serve.delta import dump, pack
+from verifiers.v1.serve.types import RunRequest
+from verifiers.v1.utils.generic import concrete_type
+
+from opencode_env.own_packages import OWN_PACKAGES
+
+
+def versions() -> dict[str, str]:
+    """The versions that must be the same on all machines: Python's, verifiers', and those of this project."""
+    found = {"Python": ".".join(platform.python_version_tuple()[:2])}
+    for name in ("verifiers", *OWN_PACKAGES):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+def unlike(driver: dict[str, str], node: dict[str, str]) -> list[str]:
+    """What a node has in another version than the driver, in words."""
+    names = sorted({*driver, *node})
+    return [
+        f"{name} {node.get(name, 'none')} instead of {driver.get(name, 'none')}"
+        for name in names
+        if driver.get(name) != node.get(name)
+    ]
+
+
+class Worker:
+    """Holds the environment on a node, from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self._env: Env[Any] | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+
+    async def start(self, order: bytes) -> bytes:
+        """Build and start the environment that the driver describes; the answer says where this is, or what is wrong.
+
+        Args:
+            order: JSON: `versions`, `cwd`, `env` (variables), `kind` (module and name of the environment's class) and
+                `config`.
+        """
+        asked = json.loads(order)
+        here = {"host": platform.node(), "pid": os.getpid()}
+        if wrong := unlike(asked["versions"], versions()):
+            return json.dumps({**here, "refused": f"it has {', '.join(wrong)}"}).encode()
+        try:
+            await self._start(asked)
+        except Exception as error:  # noqa: BLE001 - the driver says it
+            return json.dumps({**here, "refused": f"{type(error).__name__}: {error}"}).encode()
+        return json.dumps(here).encode()
+
+    async def _start(self, asked: dict[str, Any]) -> None:
+        os.environ.update(asked["env"])
+        if Path(asked["cwd"]).is_dir():  # relative paths of the configuration
+            os.chdir(asked["cwd"])
+        kind = named(asked["kind"])
+        config = (concrete_type(kind, EnvConfig, origin=Env) or EnvConfig).model_validate(asked["config"])
+        self._env = kind(config)
+        started = asyncio.get_running_loop().create_future()
+        self._serving = asyncio.create_task(self._serve(self._env, started))
+        await started
+
+    async def _serve(self, env: Env[Any], started: asyncio.Future[None]) -> None:
+        # One task enters and leaves: cancel scopes demand it.
+        try:
+            async with env.serving():
+                started.set_result(None)
+                await self._stopping.wait()
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    async def play(self, request: bytes) -> bytes:
+        """Play one episode of a task (`RunRequest` as JSON) and return it as an environment server writes it."""
+        env = self._env
+        assert env is not None
+        asked = RunRequest.model_validate_json(request)
+        kind = type(env.taskset).task_type()
+        task = kind(kind.data_type().model_validate(asked.task_data), env.config.taskset.task)
+        context = ModelContext(client=asked.client, model=asked.model, sampling=asked.sampling)
+        return pack(dump(await env.run_episode(task, context)))
+
+    async def stop(self) -> None:
+        """Stop the environment; what it serves, and its hooks of the end, are over afterwards."""
+        self._stopping.set()
+        if self._serving is not None:
+            await self._serving
+
+
+def named(path: str) -> Any:
+    """The class of this module and name (`module:Class`)."""
+    module, _, name = path.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found

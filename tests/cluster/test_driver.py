@@ -1,0 +1,195 @@
+"""How episodes are packed into workers, what becomes of a lost one, and what is refused before anything is played."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from opencode_env.agents.opencode.env import OpenCodeEnvConfig
+from opencode_env.cluster.config import ClusterConfig
+from opencode_env.cluster.driver import Cluster, require_reachable
+from opencode_env.cluster.ray_engine import OWN_MEMORY, monitored
+from opencode_env.cluster.worker import Worker, unlike, versions
+from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
+from pydantic import ValidationError
+from verifiers.v1.episode import WireEpisode
+from verifiers.v1.serve.delta import dump, pack
+from verifiers.v1.task import WireTaskData
+from verifiers.v1.trace import TraceTask
+
+from tests.support.waiting import until
+
+EPISODE: WireEpisode = WireEpisode(task=TraceTask(type="Task", data=WireTaskData(idx=7)))
+
+
+class HeldEngine:
+    """An engine whose workers play until they are let go, and that says what was asked of it."""
+
+    one_machine = True
+
+    def __init__(self, room: int = 99) -> None:
+        self.room, self.started, self.ended = room, 0, list[int]()
+        self.played: list[tuple[int, bytes, asyncio.Future[bytes]]] = []
+
+    async def connect(self) -> None:
+        pass
+
+    async def start_worker(self, order: bytes) -> tuple[Any, str]:
+        assert order == b"order"
+        await asyncio.sleep(0)
+        if self.started == self.room:
+            raise ClusterError("no room")
+        self.started += 1
+        return self.started - 1, f"worker {self.started - 1}"
+
+    async def play(self, handle: Any, request: bytes) -> bytes:
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.played.append((handle, request, future))
+        return await future
+
+    async def end(self, handle: Any) -> None:
+        self.ended.append(handle)
+
+    async def close(self) -> None:
+        assert len(self.ended) <= self.started
+
+    def answer(self, record: bytes) -> None:
+        for _, _, future in self.played:
+            if not future.done():
+                future.set_result(record)
+
+    def workers(self) -> list[int]:
+        return sorted(handle for handle, _, future in self.played if not future.done())
+
+
+@asynccontextmanager
+async def cluster(engine: HeldEngine, idle: float = 1000.0, **options: Any) -> AsyncIterator[Cluster]:
+    config = ClusterConfig(type="ray", address="head:1", **options)
+    made = Cluster(config, engine, b"order", idle_seconds=idle)
+    async with made.serving():
+        yield made
+
+
+async def test_rollouts_are_packed_and_idle_workers_end() -> None:
+    engine = HeldEngine()
+    async with cluster(engine, idle=0.0, per_worker=2) as made:
+        playing = [asyncio.ensure_future(made.play(b"request")) for _ in range(5)]
+        await until(lambda: len(engine.played) == 5)
+        assert engine.workers() == [0, 0, 1, 1, 2]
+        engine.answer(pack(dump(EPISODE)))
+        episodes = await asyncio.gather(*playing)
+        assert [episode.task.data.idx for episode in episodes] == [7] * 5
+        await until(lambda: sorted(engine.ended) == [0, 1, 2])
+
+
+@pytest.mark.parametrize(("room", "options"), [(99, {"max_workers": 2}), (2, {})])
+async def test_rollouts_wait_where_there_is_no_further_worker(room: int, options: dict[str, int]) -> None:
+    engine = HeldEngine(room)
+    async with cluster(engine, per_worker=1, **options) as made:
+        playing = [asyncio.ensure_future(made.play(b"request")) for _ in range(4)]
+        await until(lambda: len(engine.played) == 2)
+        engine.answer(pack(dump(EPISODE)))
+        await until(lambda: len(engine.played) == 4)
+        assert engine.workers() == [0, 1]
+        engine.answer(pack(dump(EPISODE)))
+        await asyncio.gather(*playing)
+    assert sorted(engine.ended) == [0, 1]
+
+
+async def test_no_worker_at_all_is_an_error_of_the_run() -> None:
+    async with cluster(HeldEngine(0)) as made:
+        with pytest.raises(ClusterError, match="no room"):
+            await made.play(b"request")
+
+
+@pytest.mark.parametrize("kind", [NodeLostError, NodeMemoryError])
+async def test_a_lost_worker_gets_no_further_rollout(kind: type[Exception]) -> None:
+    engine = HeldEngine()
+    async with cluster(engine, per_worker=2) as made:
+        lost = asyncio.ensure_future(made.play(b"request"))
+        await until(lambda: len(engine.played) == 1)
+        engine.played[0][2].set_exception(kind("killed"))
+        with pytest.raises(kind, match="worker 0: killed"):
+            await lost
+        again = asyncio.ensure_future(made.play(b"request"))
+        await until(lambda: len(engine.played) == 2)
+        assert engine.workers() == [1]
+        engine.answer(pack(dump(EPISODE)))
+        await again
+    assert engine.ended == [1]
+
+
+async def test_a_cancelled_rollout_frees_its_place() -> None:
+    engine = HeldEngine()
+    async with cluster(engine, per_worker=1, max_workers=1) as made:
+        dropped = asyncio.ensure_future(made.play(b"first"))
+        waiting = asyncio.ensure_future(made.play(b"second"))
+        await until(lambda: len(engine.played) == 1)
+        dropped.cancel()
+        await until(lambda: len(engine.played) == 2)
+        assert engine.played[1][1] == b"second"
+        engine.answer(pack(dump(EPISODE)))
+        await waiting
+
+
+async def test_what_a_worker_gives_back_is_validated() -> None:
+    engine = HeldEngine()
+    async with cluster(engine) as made:
+        playing = asyncio.ensure_future(made.play(b"request"))
+        await until(lambda: len(engine.played) == 1)
+        engine.answer(pack({"task": {"data": {"idx": "none"}}, "ok": "perhaps"}))
+        with pytest.raises(ValidationError):
+            await playing
+
+
+async def test_a_node_with_another_version_is_refused_by_name() -> None:
+    here = versions()
+    order = {"versions": {**here, "opencode-env": "9.9", "verifiers": "8.8"}}
+    answer = json.loads(await Worker().start(json.dumps(order).encode()))
+    assert answer["refused"] == (
+        f"it has opencode-env {here['opencode-env']} instead of 9.9, verifiers {here['verifiers']} instead of 8.8"
+    )
+    assert unlike(here, {**here, "Python": "3.1"}) == [f"Python 3.1 instead of {here['Python']}"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.0.1", "[::1]", "0.0.0.0", "a.localhost"])
+def test_an_endpoint_that_means_each_node_is_refused(host: str) -> None:
+    with pytest.raises(ClusterError, match="each node itself"):
+        require_reachable([f"http://{host}:8000/v1"])
+
+
+def test_other_endpoints_are_not() -> None:
+    require_reachable(["http://10.0.0.1:8000/v1", "https://localhost.example.org/v1"])
+
+
+def test_the_memory_monitor_may_not_be_an_agents_way_out() -> None:
+    assert monitored("0", None, None) == ""
+    assert monitored(None, 0, None) == ""  # the sandboxes are elsewhere
+    assert monitored(None, 8 << 30, (8 << 30) + OWN_MEMORY) == ""
+    assert "9 GiB" in monitored(None, 8 << 30, 8 << 30)
+    assert "a limit of each sandbox" in monitored("250", None, 1 << 40)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"type": "ray"}, "HOST:PORT"),
+        ({"type": "ray", "address": "auto"}, "HOST:PORT"),
+        ({"type": "ray", "address": "ray://head:10001"}, "HOST:PORT"),
+        ({"address": "head:6379"}, "without --env.cluster.type ray"),
+    ],
+)
+def test_a_cluster_is_named_or_there_is_none(options: dict[str, str], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        ClusterConfig.model_validate(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"cap": {"tokens": 10}}, "counted by one process"), ({"turns": {"keep": "kept"}}, "claimed by one process")],
+)
+def test_what_one_process_must_do_is_refused_on_a_cluster(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        OpenCodeEnvConfig.model_validate({"cluster": {"type": "ray", "address": "head:1"}, **options})
