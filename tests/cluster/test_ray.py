@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,7 +40,8 @@ async def ray_node(home: UserHome) -> AsyncIterator[str]:
     address = f"127.0.0.1:{closed_port()}"
     argv = [str(Path(sys.executable).with_name("ray")), "start", "--head", f"--port={address.rpartition(':')[2]}"]
     argv += ["--num-cpus=2", "--include-dashboard=false", "--object-store-memory=100000000", "--block"]
-    argv += [f"--temp-dir={home.temporary / 'ray'}", "--disable-usage-stats"]
+    folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # paths of sockets are short
+    argv += [f"--temp-dir={folder}", "--disable-usage-stats"]
     log = home.root / "ray.log"
     variables = home.environment({"RAY_memory_monitor_refresh_ms": "0"})
     with log.open("wb") as out:
@@ -51,6 +54,7 @@ async def ray_node(home: UserHome) -> AsyncIterator[str]:
         if node.returncode is None:
             node.terminate()
         await node.wait()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def workers(home: UserHome) -> list[int]:

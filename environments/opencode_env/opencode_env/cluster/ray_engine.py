@@ -141,7 +141,7 @@ class RayEngine:
 
         Raises:
             NodeLostError: the actor does not answer any more; it has been killed.
-            NodeMemoryError: Ray has ended it because its node had no memory left.
+            NodeMemoryError: it was ended by Ray because its node had no memory left.
         """
         errors, played = self._ray.exceptions, handle.play.remote(request)
         try:
