@@ -193,3 +193,8 @@ def test_a_cluster_is_named_or_there_is_none(options: dict[str, str], words: str
 def test_what_one_process_must_do_is_refused_on_a_cluster(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         OpenCodeEnvConfig.model_validate({"cluster": {"type": "ray", "address": "head:1"}, **options})
+
+
+def test_a_saved_configuration_without_a_cluster_is_read_again() -> None:
+    saved = OpenCodeEnvConfig().model_dump(mode="json")
+    assert OpenCodeEnvConfig.model_validate(saved).cluster == ClusterConfig()

@@ -26,7 +26,7 @@ class Feature:
     """The ways in which a rollout can end for the feature's sake."""
 
     def one_process(self) -> str:
-        """Why one process has to play all rollouts, which a cluster's workers cannot; empty if it does not have to."""
+        """Say why one process has to play all rollouts, which a cluster's workers cannot; empty: none has to."""
         return ""
 
     @asynccontextmanager

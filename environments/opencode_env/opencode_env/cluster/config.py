@@ -37,7 +37,8 @@ class ClusterConfig(BaseConfig):
     @model_validator(mode="after")
     def _an_address_where_there_is_a_cluster(self) -> Self:
         if self.type == "none":
-            if self.model_fields_set - {"type"}:
+            # A saved configuration has every field, with its default.
+            if self != type(self).model_construct():
                 raise ValueError("--env.cluster.* means nothing without --env.cluster.type ray")
         elif self.address is None or not re.fullmatch(r"[^\s/:]+:\d{1,5}", self.address):
             raise ValueError(

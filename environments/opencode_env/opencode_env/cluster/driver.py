@@ -24,12 +24,12 @@ from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 
-IDLE_SECONDS = 60.0
+WORKER_IDLE_SECONDS = 60.0
 """After so long without a rollout a worker ends."""
 
 
 class Engine(Protocol):
-    """What starts workers on nodes. `handle` is the engine's own name of a worker."""
+    """Starts workers on nodes. `handle` is the engine's own name of a worker."""
 
     one_machine: bool
     """Whether all nodes that were seen are this machine, for which a loopback endpoint is right."""
@@ -68,7 +68,7 @@ class Cluster:
     engine: Engine
     order: bytes
     """What a worker is started with (see `Worker.start`)."""
-    idle_seconds: float = IDLE_SECONDS
+    idle_seconds: float = WORKER_IDLE_SECONDS
     _workers: list[_Running] = field(default_factory=list)
     _waiting: deque[asyncio.Future[_Running]] = field(default_factory=deque)
     _starting: set[asyncio.Task[None]] = field(default_factory=set)

@@ -36,7 +36,7 @@ class RayWorker(Worker):
 
 
 def monitored(monitor: str | None, sandboxes: int | None, reserved: int | None) -> str:
-    """Why Ray's memory monitor could be turned by an agent against its neighbours; empty if it could not.
+    """Say why Ray's memory monitor could be turned by an agent against its neighbours; empty if it could not.
 
     Args:
         monitor: the node's `RAY_memory_monitor_refresh_ms`.

@@ -34,7 +34,7 @@ def versions() -> dict[str, str]:
 
 
 def unlike(driver: dict[str, str], node: dict[str, str]) -> list[str]:
-    """What a node has in another version than the driver, in words."""
+    """Return what a node has in another version than the driver, in words."""
     names = sorted({*driver, *node})
     return [
         f"{name} {node.get(name, 'none')} instead of {driver.get(name, 'none')}"
