@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rollout_sandbox.confined import directory
 
 from tests.support.child import child
 from tests.support.forked import Forked
@@ -179,7 +180,7 @@ def test_what_is_read_on_import_is_read_by_each_program(place: Path) -> None:
     (place / "plugins").mkdir()
     (place / "plugins" / "a_plugin.py").write_text("NAME = 'mine'")
     done = finished([sys.executable, "shows.py"], place, variables(place))
-    root = str(place / "home" / ".cache" / "verifiers" / "runtimes" / "confined")
+    root = str(place / "home" / ".cache" / "verifiers" / "runtimes" / directory.ROOT.name)
     assert json.loads(done.stdout) == [root, root, True, "mine", []], done.stderr
 
 

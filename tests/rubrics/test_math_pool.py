@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from opencode_rubrics import HybridMathConfig, HybridMathRubric, ScoringError
 from opencode_rubrics.math import worker_pool
-from opencode_rubrics.math.worker_pool import WorkerPool, shared_pool
+from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool
 from rollout_sandbox.toolbox.scoring import Scoring
 
 from tests.rubrics.math_support import HANG, pool_of, score, wait_until_gone
@@ -244,3 +244,23 @@ async def test_closing_ends_all_workers_and_what_they_were_doing(pools: Pools) -
     for task in tasks:
         with pytest.raises(ScoringError, match="stopped"):
             await task
+
+
+async def test_no_more_workers_start_than_this_process_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = len(os.sched_getaffinity(0))
+    monkeypatch.delenv("MATHVERDICT_WORKERS", raising=False)
+    for quota, expected in ("150000 100000", min(2, cores)), ("1000 100000", 1), ("max 100000", cores), (None, cores):
+        monkeypatch.setattr(worker_pool, "_QUOTA", tmp_path / str(quota))
+        if quota is not None:
+            (tmp_path / quota).write_text(f"{quota}\n")
+        assert worker_pool.usable_cores() == expected
+    monkeypatch.setenv("MATHVERDICT_WORKERS", str(cores + 3))
+    rubric = HybridMathRubric(HybridMathConfig())
+    try:
+        assert rubric._pool().size == cores + 3
+    finally:
+        release_pool(rubric)
+    for wrong in ("0", "many", "-1", "1.5"):
+        monkeypatch.setenv("MATHVERDICT_WORKERS", wrong)
+        with pytest.raises(ValueError, match=f"MATHVERDICT_WORKERS is '{wrong}'"):
+            worker_pool.usable_cores()

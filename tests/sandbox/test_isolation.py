@@ -58,7 +58,7 @@ async def test_the_users_home_and_temporary_files_are_not_there(runtime: Confine
     assert (await runtime.run(["cat", str(host_secret)], {})).exit_code == 1
     with pytest.raises(SandboxError, match="No such file"):
         await runtime.read(str(host_secret))
-    assert (await sh(runtime, "ls -A /.cache/verifiers/runtimes/confined; ls -A /home")).stdout == "agent\n"
+    assert (await sh(runtime, f"ls -A {ROOT} /.cache/verifiers/runtimes/{ROOT.name}; ls -A /home")).stdout == "agent\n"
 
 
 async def test_this_projects_sources_and_installed_packages_are_not_there(runtime: ConfinedRuntime) -> None:

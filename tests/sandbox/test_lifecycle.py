@@ -229,6 +229,36 @@ def test_a_directory_under_removal_is_not_swept_and_removed_whole_beside_a_sweep
         assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
+def test_a_machine_never_sweeps_what_another_has_in_a_shared_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its locks are free as seen from here: no lock crosses to the other machine."""
+    roots = []
+    for boot in ("4f7a11c2-09d1-4c55-8a53-1f6f0d3b2a10", "b81e6d00-77aa-4f0e-9c37-5a2f9e1d4c22"):
+        (tmp_path / "boot").write_text(boot)
+        monkeypatch.setattr(directories, "_BOOT", tmp_path / "boot")
+        roots.append(directories._root_of(tmp_path))
+    theirs = directories.SandboxDirectory("theirs", roots[0])
+    assert theirs._lock is not None
+    os.close(theirs._lock)
+    directories.SandboxDirectory("dead", roots[1]).remove()
+    monkeypatch.setattr(directories, "_LOCAL", set())
+    for _ in range(2):
+        directories.sweep(roots[1])
+        directories.sweep_former(roots[1])
+    assert theirs.path.is_dir()
+    monkeypatch.undo()  # a local file system: nobody else is there, and it is this machine's from before
+    with monkeypatch.context() as patch:
+        patch.setattr(directories, "_is_local", lambda place: True)
+        directories.sweep_former(roots[1])
+    assert [place.name for place in tmp_path.glob("confined-on-*")] == [roots[1].name]
+
+
+def test_the_directories_of_this_machine_are_told_by_its_boot() -> None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert boot.startswith(directories.ROOT.name.removeprefix("confined-on-"))
+
+
 def test_two_sweeps_at_once_leave_nothing(tmp_path: Path) -> None:
     for number in range(20):
         dead = tmp_path / f".dead-{number}"

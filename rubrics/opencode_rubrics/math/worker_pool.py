@@ -259,8 +259,24 @@ _open: "WeakSet[WorkerPool]" = WeakSet()
 _shared: dict[int, tuple["WorkerPool", set[int]]] = {}
 
 
+_CORES_VARIABLE = "MATHVERDICT_WORKERS"
+"""Names how many cores there are for whoever has a share of a machine, as a worker of a cluster has."""
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
 def usable_cores() -> int:
-    return len(os.sched_getaffinity(0))
+    """Return how many cores' work this process may do at once: what `MATHVERDICT_WORKERS` says, else those it may run
+    on, within the quota of its container (`ValueError`: the variable is no number above 0)."""
+    if told := os.environ.get(_CORES_VARIABLE):
+        if not told.isdecimal() or int(told) < 1:
+            raise ValueError(f"{_CORES_VARIABLE} is {told!r}: it is a number of workers, 1 or more")
+        return int(told)
+    cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = _QUOTA.read_text().split()
+    except OSError:  # no container's, or control groups of the first version
+        return cores
+    return cores if quota == "max" else max(1, min(cores, -(-int(quota) // int(period))))
 
 
 def shared_pool(owner: object, size: int) -> "WorkerPool":

@@ -183,7 +183,7 @@ class UserHome:
         return found
 
     def sandboxes(self) -> list[Path]:
-        return sorted(self.home.glob(".cache/verifiers/runtimes/confined/[!.]*"))
+        return sorted(self.home.glob(".cache/verifiers/runtimes/confined-on-*/[!.]*"))
 
     def leftovers(self) -> list[str]:
         """Return what of this home still runs, and what its runs left in their temporary and sandbox directories."""

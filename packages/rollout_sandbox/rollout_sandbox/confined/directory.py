@@ -2,11 +2,16 @@
 
 A directory whose lock is free belongs to nobody, because the process that held it is gone; it is removed
 at the next start of any sandbox of this user. Creating and judging happen under one short lock per user.
+
+Locks may not cross machines, and a home may be shared by many: each boot of a machine has a root of its own, and
+those of others are looked into only where the file system is this machine's alone.
 """
 
+import contextlib
 import fcntl
 import logging
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -22,7 +27,23 @@ from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.confined")
 
-ROOT = CACHE_DIR / "runtimes" / "confined"
+_ROOTS = "confined-on-"
+
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def _root_of(runtimes: Path) -> Path:
+    try:
+        boot = _BOOT.read_text().strip()[:13]
+    except OSError:  # a kernel that shows none
+        boot = platform.node()
+    return runtimes / f"{_ROOTS}{re.sub('[^A-Za-z0-9_-]', '-', boot)}"
+
+
+ROOT = _root_of(CACHE_DIR / "runtimes")
+_LOCAL = {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
+"""File systems that one kernel at a time has."""
 _DEAD = ".dead-"
 _LOCK = "lock"
 HOME = "/home/agent"
@@ -190,3 +211,22 @@ def sweep(root: Path = ROOT) -> None:
                 os.close(lock)
     for path in dead:
         remove_tree(path)
+
+
+def sweep_former(root: Path = ROOT) -> None:
+    """Remove what this machine left before it started anew, where nobody else can see these directories."""
+    others = [place for place in root.parent.glob(f"{_ROOTS}*") if place != root]
+    if others and _is_local(root):
+        for place in others:
+            sweep(place)
+            with contextlib.suppress(OSError):  # somebody does the same
+                (place / ".lock").unlink()
+                place.rmdir()
+
+
+def _is_local(place: Path) -> bool:
+    device = place.stat().st_dev
+    name = f"{os.major(device)}:{os.minor(device)}"
+    mounts = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    found = {fields[fields.index("-") + 1] for fields in mounts if fields[2] == name}
+    return bool(found) and found <= _LOCAL

@@ -30,7 +30,7 @@ from rollout_sandbox.confined.agent_code import HIDDEN, TOOLS
 from rollout_sandbox.confined.bubblewrap import HERE, Bubblewrap, command_line, require_bubblewrap
 from rollout_sandbox.confined.channel import Channel
 from rollout_sandbox.confined.config import Bind, LocalSandboxConfig
-from rollout_sandbox.confined.directory import HOME, SandboxDirectory, sweep
+from rollout_sandbox.confined.directory import HOME, SandboxDirectory, sweep, sweep_former
 from rollout_sandbox.confined.limits import SandboxLimits
 from rollout_sandbox.confined.supervisor.messages import memfd
 from rollout_sandbox.confined.users import SandboxUser
@@ -247,6 +247,7 @@ class Sandbox:
         self._directory = SandboxDirectory(self.name, owner=None if user is None else user.uid)
         self.limits.make_group(self._directory.path.name)
         sweep()
+        sweep_former()
         return bubblewrap
 
     @property
