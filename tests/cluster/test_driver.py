@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.cluster.config import ClusterConfig
-from opencode_env.cluster.driver import Cluster, require_reachable
+from opencode_env.cluster.driver import Cluster, Started, require_reachable
 from opencode_env.cluster.ray_engine import OWN_MEMORY, monitored
 from opencode_env.cluster.worker import Worker, unlike, versions
 from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
@@ -27,7 +27,7 @@ EPISODE: WireEpisode = WireEpisode(task=TraceTask(type="Task", data=WireTaskData
 class HeldEngine:
     """An engine whose workers play until they are let go, and that says what was asked of it."""
 
-    one_machine = True
+    alone = True
 
     def __init__(self, room: int = 99) -> None:
         self.room, self.started, self.ended = room, 0, list[int]()
@@ -36,13 +36,13 @@ class HeldEngine:
     async def connect(self) -> None:
         pass
 
-    async def start_worker(self, order: bytes) -> tuple[Any, str]:
+    async def start_worker(self, order: bytes) -> Started:
         assert order == b"order"
         await asyncio.sleep(0)
         if self.started == self.room:
             raise ClusterError("no room")
         self.started += 1
-        return self.started - 1, f"worker {self.started - 1}"
+        return Started(self.started - 1, "10.0.0.1", f"worker {self.started - 1}", here=True)
 
     async def play(self, handle: Any, request: bytes) -> bytes:
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -75,12 +75,12 @@ async def cluster(engine: HeldEngine, idle: float = 1000.0, **options: Any) -> A
 async def test_rollouts_are_packed_and_idle_workers_end() -> None:
     engine = HeldEngine()
     async with cluster(engine, idle=0.0, per_worker=2) as made:
-        playing = [asyncio.ensure_future(made.play(b"request")) for _ in range(5)]
+        playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(5)]
         await until(lambda: len(engine.played) == 5)
         assert engine.workers() == [0, 0, 1, 1, 2]
         engine.answer(pack(dump(EPISODE)))
         episodes = await asyncio.gather(*playing)
-        assert [episode.task.data.idx for episode in episodes] == [7] * 5
+        assert [episode.task.data.idx for episode, _ in episodes] == [7] * 5
         await until(lambda: sorted(engine.ended) == [0, 1, 2])
 
 
@@ -88,7 +88,7 @@ async def test_rollouts_are_packed_and_idle_workers_end() -> None:
 async def test_rollouts_wait_where_there_is_no_further_worker(room: int, options: dict[str, int]) -> None:
     engine = HeldEngine(room)
     async with cluster(engine, per_worker=1, **options) as made:
-        playing = [asyncio.ensure_future(made.play(b"request")) for _ in range(4)]
+        playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(4)]
         await until(lambda: len(engine.played) == 2)
         engine.answer(pack(dump(EPISODE)))
         await until(lambda: len(engine.played) == 4)
@@ -101,19 +101,19 @@ async def test_rollouts_wait_where_there_is_no_further_worker(room: int, options
 async def test_no_worker_at_all_is_an_error_of_the_run() -> None:
     async with cluster(HeldEngine(0)) as made:
         with pytest.raises(ClusterError, match="no room"):
-            await made.play(b"request")
+            await made.play(b"request", "")
 
 
 @pytest.mark.parametrize("kind", [NodeLostError, NodeMemoryError])
 async def test_a_lost_worker_gets_no_further_rollout(kind: type[Exception]) -> None:
     engine = HeldEngine()
     async with cluster(engine, per_worker=2) as made:
-        lost = asyncio.ensure_future(made.play(b"request"))
+        lost = asyncio.ensure_future(made.play(b"request", ""))
         await until(lambda: len(engine.played) == 1)
         engine.played[0][2].set_exception(kind("killed"))
         with pytest.raises(kind, match="worker 0: killed"):
             await lost
-        again = asyncio.ensure_future(made.play(b"request"))
+        again = asyncio.ensure_future(made.play(b"request", ""))
         await until(lambda: len(engine.played) == 2)
         assert engine.workers() == [1]
         engine.answer(pack(dump(EPISODE)))
@@ -124,8 +124,8 @@ async def test_a_lost_worker_gets_no_further_rollout(kind: type[Exception]) -> N
 async def test_a_cancelled_rollout_frees_its_place() -> None:
     engine = HeldEngine()
     async with cluster(engine, per_worker=1, max_workers=1) as made:
-        dropped = asyncio.ensure_future(made.play(b"first"))
-        waiting = asyncio.ensure_future(made.play(b"second"))
+        dropped = asyncio.ensure_future(made.play(b"first", ""))
+        waiting = asyncio.ensure_future(made.play(b"second", ""))
         await until(lambda: len(engine.played) == 1)
         dropped.cancel()
         await until(lambda: len(engine.played) == 2)
@@ -137,7 +137,7 @@ async def test_a_cancelled_rollout_frees_its_place() -> None:
 async def test_what_a_worker_gives_back_is_validated() -> None:
     engine = HeldEngine()
     async with cluster(engine) as made:
-        playing = asyncio.ensure_future(made.play(b"request"))
+        playing = asyncio.ensure_future(made.play(b"request", ""))
         await until(lambda: len(engine.played) == 1)
         engine.answer(pack({"task": {"data": {"idx": "none"}}, "ok": "perhaps"}))
         with pytest.raises(ValidationError):

@@ -5,24 +5,25 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.env import Env
 from verifiers.v1.episode import EnvInfo, Episode
+from verifiers.v1.errors import EnvError
 from verifiers.v1.serve import env_config_data
 from verifiers.v1.serve.types import RunRequest
 from verifiers.v1.task import Task
 from verifiers.v1.trace import Error, TraceTask
 
 from opencode_env.cli_agent.features import Feature
-from opencode_env.cli_agent.traces import AnyTrace, describe_failure, describe_rollout, shorten_tasks
+from opencode_env.cli_agent.traces import AnyTrace, agent_record, describe_failure, describe_rollout, shorten_tasks
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Cluster
 from opencode_env.cluster.worker import versions
-from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
+from opencode_env.errors import ClusterError
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
 
@@ -57,13 +58,34 @@ def cluster_of(env: Env[Any], box_memory: int | None) -> Cluster | None:
     order = {
         "versions": versions(),
         "cwd": str(Path.cwd()),
-        "env": {name: os.environ[name] for name in options.pass_env},
+        "env": {name: os.environ[name] for name in options.pass_env} | _keys(config),
+        "cpus": options.cpus,
         "kind": f"{kind.__module__}:{kind.__qualname__}",
         "config": config,
         "sandbox_memory": box_memory and box_memory * options.per_worker,
         "memory": options.memory and int(options.memory),
     }
-    return Cluster(options, RayEngine(options), json.dumps(order).encode())
+    urls = [value for name, value in _settings(config) if name.endswith("url") and isinstance(value, str)]
+    return Cluster(options, RayEngine(options), json.dumps(order).encode(), urls)
+
+
+def _settings(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values of a dumped configuration, at every depth."""
+    if isinstance(config, dict):
+        for inner, value in config.items():
+            yield inner, value
+            yield from _settings(value, inner)
+    elif isinstance(config, list):
+        for value in config:
+            yield name, value
+            yield from _settings(value, name)
+
+
+def _keys(config: Any) -> dict[str, str]:
+    """The variables with keys of the endpoints in a dumped configuration, as far as this process has them."""
+    names = [value for name, value in _settings(config) if name == "api_key_var"]
+    names += [one for name, value in _settings(config) if name == "headers_from_env" for one in value.values()]
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 async def play_on(
@@ -78,19 +100,25 @@ async def play_on(
     """One episode, played on a node; its traces are told of when it is over. A lost worker is the episode's error.
 
     Raises:
-        ClusterError: no worker can be started.
+        ClusterError: no worker can be started, or the endpoint is this machine's alone.
     """
+    episode: Episode[Any, Any, Any]
+    node = ""
     data = task.data.model_dump(mode="json", serialize_as_any=True)
-    request = RunRequest(task_data=data, client=ctx.client, model=ctx.model, sampling=ctx.sampling)
+    run = RunRequest(task_data=data, client=ctx.client, model=ctx.model, sampling=ctx.sampling).model_dump(mode="json")
+    request = json.dumps({"run": run, "env": _keys(run["client"])}).encode()
     started = time.monotonic()
     try:
-        episode: Episode[Any, Any, Any] = await cluster.play(request.model_dump_json().encode())
-    except (NodeLostError, NodeMemoryError) as error:
+        episode, node = await cluster.play(request, ctx.client.base_url)
+    except ClusterError:
+        raise
+    except EnvError as error:
         told = Error(type=type(error).__name__, message=str(error), traceback=traceback.format_exc())
         recorded: TraceTask[Any] = TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
         episode = Episode(env=EnvInfo(id=env_id), task=recorded, errors=[told])
         shorten_tasks(episode)
     for trace in episode.traces:
+        agent_record(trace)["node"] = node
         if on_trace is not None:
             on_trace(trace)
         logger.info("%s%s", describe_rollout(trace, time.monotonic() - started), progress())

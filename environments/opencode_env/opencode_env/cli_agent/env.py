@@ -68,7 +68,6 @@ from opencode_env.cli_agent.traces import (
     shorten_tasks,
 )
 from opencode_env.cluster.config import ClusterConfig
-from opencode_env.cluster.driver import require_reachable
 from opencode_env.compat import keepalive_after
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
@@ -283,8 +282,8 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         # What writes episodes down and watches no traces is an evaluation in this process: servers do the reverse.
         evaluates = (len(options) > 1 or "on_complete" in more) and "on_trace" not in more
         seats = agent_config_fields(self.config).values()
-        if self._cluster is not None and not self._cluster.engine.one_machine:
-            require_reachable((seat.client or ctx.client).base_url for seat in seats)
+        if self._cluster is not None:
+            self._cluster.require_reachable(ctx.client.base_url)
         for seat in seats if evaluates else ():
             await self._evaluation.require_endpoint(seat.client or ctx.client, seat.model or ctx.model)
         self._report.begin(options[0] if options else more.get("semaphore"))

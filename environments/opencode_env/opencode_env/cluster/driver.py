@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from rollout_sandbox.file_lock import private_directory, try_lock
 from verifiers.v1.episode import WireEpisode
+from verifiers.v1.errors import EnvError
 from verifiers.v1.serve.delta import unpack
 
 from opencode_env.cluster.config import ClusterConfig
@@ -26,19 +27,35 @@ logger = logging.getLogger("verifiers.v1.opencode_env")
 
 WORKER_IDLE_SECONDS = 60.0
 """After so long without a rollout a worker ends."""
+_PAUSE = 60.0
+"""Seconds until another worker is tried where the cluster had no room for one."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A worker that is ready."""
+
+    handle: Any
+    """The engine's own name of it."""
+    node: str
+    """The address of its node."""
+    place: str
+    """Where it is, in words."""
+    here: bool
+    """Whether its node is the driver's, for which a loopback endpoint is right."""
 
 
 class Engine(Protocol):
     """Starts workers on nodes. `handle` is the engine's own name of a worker."""
 
-    one_machine: bool
-    """Whether all nodes that were seen are this machine, for which a loopback endpoint is right."""
+    alone: bool
+    """Whether the driver's node was the only one when it joined."""
 
     async def connect(self) -> None:
         """Join the cluster, or raise `ClusterError`."""
 
-    async def start_worker(self, order: bytes) -> tuple[Any, str]:
-        """Start a worker and return it with its place, in words; or raise `ClusterError` or `NodeLostError`."""
+    async def start_worker(self, order: bytes) -> Started:
+        """Start a worker, or raise `ClusterError` or `NodeLostError`."""
 
     async def play(self, handle: Any, request: bytes) -> bytes:
         """Have a worker play an episode; cancelled, the worker drops it. Or raise a `NodeLostError` or
@@ -53,8 +70,7 @@ class Engine(Protocol):
 
 @dataclass(eq=False)
 class _Running:
-    handle: Any
-    place: str
+    started: Started
     lock: int | None
     playing: int = 0
     idle: asyncio.TimerHandle | None = None
@@ -68,13 +84,16 @@ class Cluster:
     engine: Engine
     order: bytes
     """What a worker is started with (see `Worker.start`)."""
+    urls: Sequence[str] = ()
+    """The endpoints that it names."""
     idle_seconds: float = WORKER_IDLE_SECONDS
     _workers: list[_Running] = field(default_factory=list)
     _waiting: deque[asyncio.Future[_Running]] = field(default_factory=deque)
     _starting: set[asyncio.Task[None]] = field(default_factory=set)
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
-    _most: int | None = None
-    """So many workers the cluster had room for when a start failed."""
+    _paused_until: float = 0.0
+    """Time of the loop until which no worker is started, as the last start failed."""
+    _later: asyncio.TimerHandle | None = None
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -87,6 +106,8 @@ class Cluster:
         try:
             yield
         finally:
+            if self._later is not None:
+                self._later.cancel()
             for task in self._starting:
                 task.cancel()
             await asyncio.gather(*self._starting, return_exceptions=True)
@@ -95,23 +116,46 @@ class Cluster:
             await asyncio.gather(*self._ending, return_exceptions=True)
             await self.engine.close()
 
-    async def play(self, request: bytes) -> WireEpisode:
-        """Have a worker play an episode (`RunRequest` as JSON), and check what it gives back as a file is checked.
+    def require_reachable(self, url: str) -> None:
+        """Refuse an endpoint, or one of the configuration, that means each node itself where there are several.
 
         Raises:
-            ClusterError: no worker can be started.
+            ClusterError: the message says what to give in its place.
+        """
+        if not self.engine.alone:
+            require_reachable([url, *self.urls])
+
+    async def play(self, request: bytes, url: str) -> tuple[WireEpisode, str]:
+        """Have a worker play an episode (see `Worker.play`), and check what it gives back as a file is checked.
+
+        Args:
+            request: the episode as `Worker.play` takes it.
+            url: of the endpoint that it names.
+
+        Returns:
+            The episode, and the address of the node that played it.
+
+        Raises:
+            ClusterError: no worker can be started; or it is not where the endpoint is.
             NodeLostError: the worker was lost.
             NodeMemoryError: it was killed for want of memory on its node.
+            EnvError: the worker could not play it, or what it gave back is no episode.
         """
         worker = await self._place()
+        started = worker.started
         try:
-            record = await self.engine.play(worker.handle, request)
+            if not started.here:
+                require_reachable([url, *self.urls])
+            record = await self.engine.play(started.handle, request)
         except (NodeLostError, NodeMemoryError) as error:
             self._forget(worker)
-            raise type(error)(f"{worker.place}: {error}") from error
+            raise type(error)(f"{started.place}: {error}") from error
         finally:
             self._leave(worker)
-        return await asyncio.to_thread(_episode, record)
+        try:
+            return await asyncio.to_thread(_episode, record), started.node
+        except ValueError as error:
+            raise EnvError(f"{started.place} gave no episode: {error}") from error
 
     async def _place(self) -> _Running:
         waiting: asyncio.Future[_Running] = asyncio.get_running_loop().create_future()
@@ -138,15 +182,21 @@ class Cluster:
             if worker.idle is not None:
                 worker.idle.cancel()
             self._waiting.popleft().set_result(worker)
-        wanted = -(-len(self._waiting) // self.config.per_worker) - len(self._starting)
-        room = wanted if self._most is None else self._most - len(self._workers) - len(self._starting)
-        for _ in range(min(wanted, room)):
+        loop = asyncio.get_running_loop()
+        if (pause := self._paused_until - loop.time()) > 0:
+            self._dispatch_in(pause)
+            return
+        for _ in range(-(-len(self._waiting) // self.config.per_worker) - len(self._starting)):
             lock = self._take_lock()
             if lock is None and self.config.max_workers is not None:
-                asyncio.get_running_loop().call_later(1.0, self._dispatch)  # another process has them
+                self._dispatch_in(1.0)  # another process may have them
                 return
-            task = asyncio.create_task(self._start(lock))
-            self._starting.add(task)
+            self._starting.add(asyncio.create_task(self._start(lock)))
+
+    def _dispatch_in(self, seconds: float) -> None:
+        if self._later is not None:
+            self._later.cancel()
+        self._later = asyncio.get_running_loop().call_later(seconds, self._dispatch)
 
     def _take_lock(self) -> int | None:
         """One of the locks that say how many workers there are, over all processes of a server's pool."""
@@ -160,30 +210,38 @@ class Cluster:
         return next((lock for lock in locks if lock is not None), None)
 
     async def _start(self, lock: int | None) -> None:
-        kept = False
+        worker: _Running | None = None
+        failed: Exception | None = None
         try:
-            handle, place = await self.engine.start_worker(self.order)
-            self._workers.append(_Running(handle, place, lock))
-            kept = True
-            logger.info("a worker is ready: %s", place)
+            worker = _Running(await self.engine.start_worker(self.order), lock, playing=1)
+            self._workers.append(worker)
+            logger.info("a worker is ready: %s", worker.started.place)
         except (ClusterError, NodeLostError) as error:
-            self._failed(error)
+            failed = error
+        except Exception as error:  # noqa: BLE001 - who waits for a place has to be told
+            failed = ClusterError(f"a worker cannot be started: {type(error).__name__}: {error}")
         finally:
-            if not kept and lock is not None:
+            if worker is None and lock is not None:
                 os.close(lock)
             task = asyncio.current_task()
             assert task is not None
             self._starting.discard(task)
-        self._dispatch()
+        if failed is not None:
+            self._failed(failed)
+        if worker is not None:
+            self._leave(worker)  # its first place is free now
 
     def _failed(self, error: Exception) -> None:
-        if self._workers:
-            self._most = len(self._workers)
-            logger.warning("no further worker, the others play on: %s", error)
-            return
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_exception(error)
+        """A worker cannot be started: those that play go on, and where there are none whoever waits is told."""
+        if self._workers or self._starting:
+            self._paused_until = asyncio.get_running_loop().time() + _PAUSE
+            logger.warning("no further worker for now, the others play on: %s", error)
+        else:
+            waiting = [one for one in self._waiting if not one.done()]
+            # A lost node is one start's bad luck; anything else would happen to all.
+            for one in waiting[: self.config.per_worker] if isinstance(error, NodeLostError) else waiting:
+                one.set_exception(error)
+        self._dispatch()
 
     def _leave(self, worker: _Running) -> None:
         worker.playing -= 1
@@ -194,7 +252,7 @@ class Cluster:
     def _forget(self, worker: _Running) -> None:
         if worker in self._workers:
             self._workers.remove(worker)
-            self._most = None
+            self._paused_until = 0.0
             if worker.lock is not None:
                 os.close(worker.lock)
 
@@ -203,13 +261,16 @@ class Cluster:
             if worker.idle is not None:
                 worker.idle.cancel()
             self._forget(worker)
-            task = asyncio.create_task(self.engine.end(worker.handle))
+            task = asyncio.create_task(self.engine.end(worker.started.handle))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
 
 def _episode(record: bytes) -> WireEpisode:
-    return WireEpisode.model_validate(unpack(record))
+    found = unpack(record)
+    if "failed" in found:
+        raise ValueError(found["failed"])
+    return WireEpisode.model_validate(found)
 
 
 def require_reachable(urls: Iterable[str]) -> None:

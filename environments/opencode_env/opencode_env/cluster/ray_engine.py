@@ -4,13 +4,13 @@ import asyncio
 import json
 import logging
 import os
-import platform
 import signal
 import socket
 import threading
 from typing import Any
 
 from opencode_env.cluster.config import ClusterConfig
+from opencode_env.cluster.driver import Started
 from opencode_env.cluster.worker import Worker
 from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 
@@ -59,7 +59,7 @@ class RayEngine:
     """Starts and ends workers on the cluster at `config.address`."""
 
     def __init__(self, config: ClusterConfig) -> None:
-        self._config, self.one_machine = config, False
+        self._config, self.alone, self._node = config, False, ""
         try:
             import ray
         except ImportError as error:
@@ -89,10 +89,10 @@ class RayEngine:
         # set from this thread is as wanted, and no warning.
         logging.getLogger("ray").setLevel(logging.ERROR)
         self._ray.init(address=address, log_to_driver=False, configure_logging=False)
-        nodes = [node["NodeManagerHostname"] for node in self._ray.nodes() if node["Alive"]]
-        self.one_machine = {*nodes} == {platform.node()}
+        self._node = self._ray.get_runtime_context().get_node_id()
+        self.alone = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]} == {self._node}
 
-    async def start_worker(self, order: bytes) -> tuple[Any, str]:
+    async def start_worker(self, order: bytes) -> Started:
         """Start an actor wherever Ray has room for it.
 
         Raises:
@@ -118,7 +118,6 @@ class RayEngine:
             place = f"the worker on node {answer['address']} (process {answer.get('pid')}, node id {answer['node']})"
             if "refused" in answer:
                 raise ClusterError(f"node {answer['address']} cannot play rollouts: {answer['refused']}")
-            self.one_machine &= answer["host"] == platform.node()
             ready = True
         except TimeoutError as error:
             raise ClusterError(
@@ -134,7 +133,7 @@ class RayEngine:
         finally:
             if not ready:
                 self._kill(handle)
-        return handle, place
+        return Started(handle, answer["address"], place, here=answer["node"] == self._node)
 
     async def play(self, handle: Any, request: bytes) -> bytes:
         """Have an actor play an episode.

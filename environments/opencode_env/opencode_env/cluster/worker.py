@@ -4,11 +4,16 @@ What crosses is JSON, and an episode as verifiers' environment servers write it;
 """
 
 import asyncio
+import hashlib
 import importlib
 import json
+import math
 import os
 import platform
+import traceback
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +28,26 @@ from opencode_env.own_packages import OWN_PACKAGES
 
 
 def versions() -> dict[str, str]:
-    """The versions that must be the same on all machines: Python's, verifiers', and those of this project."""
+    """What must be the same on all machines: Python's version, and for verifiers and each distribution of this project
+    its version with a digest of its files, as two trees of sources may have one version."""
     found = {"Python": ".".join(platform.python_version_tuple()[:2])}
-    for name in ("verifiers", *OWN_PACKAGES):
+    for name, packages in {"verifiers": ("verifiers",), **OWN_PACKAGES}.items():
         try:
-            found[name] = version(name)
+            found[name] = f"{version(name)} (files {_digest(packages)})"
         except PackageNotFoundError:
             found[name] = "none"
     return found
+
+
+def _digest(packages: Iterable[str]) -> str:
+    """Tells these packages' files from others: OpenCode's pinned version, rows and pages are among them."""
+    digest = hashlib.sha256()
+    for spec in filter(None, map(find_spec, packages)):
+        for folder in map(Path, spec.submodule_search_locations or ()):
+            for file in sorted(folder.rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    digest.update(f"{spec.name}/{file.relative_to(folder)}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:10]
 
 
 def unlike(driver: dict[str, str], node: dict[str, str]) -> list[str]:
@@ -55,11 +72,11 @@ class Worker:
         """Build and start the environment that the driver describes; the answer says where this is, or what is wrong.
 
         Args:
-            order: JSON: `versions`, `cwd`, `env` (variables), `kind` (module and name of the environment's class) and
-                `config`.
+            order: JSON: `versions`, `cwd`, `env` (variables), `cpus`, `kind` (module and name of the environment's
+                class) and `config`.
         """
         asked = json.loads(order)
-        here = {"host": platform.node(), "pid": os.getpid()}
+        here = {"pid": os.getpid()}
         if wrong := unlike(asked["versions"], versions()):
             return json.dumps({**here, "refused": f"it has {', '.join(wrong)}"}).encode()
         try:
@@ -70,6 +87,7 @@ class Worker:
 
     async def _start(self, asked: dict[str, Any]) -> None:
         os.environ.update(asked["env"])
+        os.environ["MATHVERDICT_WORKERS"] = str(math.ceil(asked["cpus"]))
         if Path(asked["cwd"]).is_dir():  # relative paths of the configuration
             os.chdir(asked["cwd"])
         kind = named(asked["kind"])
@@ -91,14 +109,26 @@ class Worker:
             started.set_exception(error)
 
     async def play(self, request: bytes) -> bytes:
-        """Play one episode of a task (`RunRequest` as JSON) and return it as an environment server writes it."""
+        """Play one episode of a task and return it as an environment server writes it.
+
+        Args:
+            request: JSON: `run` (a `RunRequest`) and `env` (variables).
+
+        Returns:
+            A packed episode; or `failed`, why there is none. No exception, which Ray would pickle.
+        """
         env = self._env
         assert env is not None
-        asked = RunRequest.model_validate_json(request)
-        kind = type(env.taskset).task_type()
-        task = kind(kind.data_type().model_validate(asked.task_data), env.config.taskset.task)
-        context = ModelContext(client=asked.client, model=asked.model, sampling=asked.sampling)
-        return pack(dump(await env.run_episode(task, context)))
+        try:
+            given = json.loads(request)
+            os.environ.update(given["env"])
+            asked = RunRequest.model_validate(given["run"])
+            kind = type(env.taskset).task_type()
+            task = kind(kind.data_type().model_validate(asked.task_data), env.config.taskset.task)
+            context = ModelContext(client=asked.client, model=asked.model, sampling=asked.sampling)
+            return pack(dump(await env.run_episode(task, context)))
+        except Exception as error:  # noqa: BLE001 - the driver says it
+            return pack({"failed": f"{type(error).__name__}: {error}\n{traceback.format_exc()}"})
 
     async def stop(self) -> None:
         """Stop the environment; what it serves, and its hooks of the end, are over afterwards."""
