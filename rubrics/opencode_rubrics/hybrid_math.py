@@ -36,8 +36,8 @@ class MathConfig(JudgeOptions):
     timeout_seconds: float = Field(5.0, gt=0, allow_inf_nan=False)
     """CPU seconds that one answer may cost; beyond them the rules say no ("timed_out")."""
     max_workers: int | None = Field(None, ge=1)
-    """Worker processes that verify on the host, shared by all rollouts of this process. `None`: one per usable core;
-    more make nothing faster."""
+    """Worker processes that verify on the host, shared by all rollouts of this process. `None`: what the variable
+    `MATHVERDICT_WORKERS` says, else one per core that its container's quota leaves; more make nothing faster."""
     max_answer_bytes: int = Field(64 * 1024, ge=1, le=1 << 20)
     """A larger answer is a 0 ("oversized")."""
     accept_unrounded: bool = False

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Cluster, Started, require_reachable
 from opencode_env.cluster.ray_engine import OWN_MEMORY, monitored
-from opencode_env.cluster.worker import Worker, unlike, versions
+from opencode_env.cluster.worker import Worker, digest, unlike, versions
 from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 from pydantic import ValidationError
 from verifiers.v1.episode import WireEpisode
+from verifiers.v1.errors import EnvError
 from verifiers.v1.serve.delta import dump, pack
 from verifiers.v1.task import WireTaskData
 from verifiers.v1.trace import TraceTask
@@ -27,10 +29,14 @@ EPISODE: WireEpisode = WireEpisode(task=TraceTask(type="Task", data=WireTaskData
 class HeldEngine:
     """An engine whose workers play until they are let go, and that says what was asked of it."""
 
-    alone = True
+    alone = here = True
 
-    def __init__(self, room: int = 99) -> None:
-        self.room, self.started, self.ended = room, 0, list[int]()
+    def __init__(self, room: int = 99, failure: Exception | None = None) -> None:
+        self.room, self.failure = room, failure or ClusterError("no room")
+        self.starting, self.started, self.ended = 0, 0, list[int]()
+        self.failing = list[Exception]()
+        self.held = asyncio.Event()
+        self.held.set()
         self.played: list[tuple[int, bytes, asyncio.Future[bytes]]] = []
 
     async def connect(self) -> None:
@@ -38,11 +44,13 @@ class HeldEngine:
 
     async def start_worker(self, order: bytes) -> Started:
         assert order == b"order"
+        self.starting += 1
+        await self.held.wait()
         await asyncio.sleep(0)
-        if self.started == self.room:
-            raise ClusterError("no room")
+        if self.failing or self.started == self.room:
+            raise self.failing.pop() if self.failing else self.failure
         self.started += 1
-        return Started(self.started - 1, "10.0.0.1", f"worker {self.started - 1}", here=True)
+        return Started(self.started - 1, "10.0.0.1", f"worker {self.started - 1}", self.here)
 
     async def play(self, handle: Any, request: bytes) -> bytes:
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -134,14 +142,79 @@ async def test_a_cancelled_rollout_frees_its_place() -> None:
         await waiting
 
 
-async def test_what_a_worker_gives_back_is_validated() -> None:
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"task": {"data": {"idx": "none"}}, "ok": "perhaps"}, "valid boolean"),
+        ({"failed": "no such task"}, "no such task"),
+    ],
+)
+async def test_what_is_no_episode_is_an_error_of_that_rollout(record: dict[str, Any], words: str) -> None:
     engine = HeldEngine()
     async with cluster(engine) as made:
         playing = asyncio.ensure_future(made.play(b"request", ""))
         await until(lambda: len(engine.played) == 1)
-        engine.answer(pack({"task": {"data": {"idx": "none"}}, "ok": "perhaps"}))
-        with pytest.raises(ValidationError):
+        engine.answer(pack(record))
+        with pytest.raises(EnvError, match=words):
             await playing
+        again = asyncio.ensure_future(made.play(b"request", ""))
+        await until(lambda: len(engine.played) == 2)
+        assert engine.workers() == [0]
+        engine.answer(pack(dump(EPISODE)))
+        await again
+
+
+async def test_a_start_that_fails_beside_another_is_no_end() -> None:
+    """Nor is an error that no engine should raise, which would leave everybody waiting."""
+    engine = HeldEngine(1)
+    engine.failure = RuntimeError("broken")
+    async with cluster(engine, per_worker=1) as made:
+        playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(2)]
+        for number in (1, 2):
+            await until(lambda number=number: len(engine.played) == number)
+            engine.answer(pack(dump(EPISODE)))
+        await asyncio.gather(*playing)
+    async with cluster(HeldEngine(0, RuntimeError("broken"))) as made:
+        with pytest.raises(ClusterError, match="RuntimeError: broken"):
+            await made.play(b"request", "")
+
+
+async def test_a_worker_lost_at_its_start_fails_those_that_it_would_have_played() -> None:
+    engine = HeldEngine()
+    engine.failing = [NodeLostError("gone")] * 2
+    async with cluster(engine, per_worker=2) as made:
+        playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(3)]
+        await until(lambda: len(engine.played) == 1)
+        engine.answer(pack(dump(EPISODE)))
+        await playing[2]
+        assert [str(one.exception()) for one in playing[:2]] == ["gone", "gone"]
+
+
+async def test_a_worker_that_came_too_late_ends_as_any_idle_one() -> None:
+    engine = HeldEngine()
+    engine.held.clear()
+    async with cluster(engine, idle=0.0) as made:
+        dropped = asyncio.ensure_future(made.play(b"request", ""))
+        await until(lambda: engine.starting == 1)
+        dropped.cancel()
+        engine.held.set()
+        await until(lambda: engine.ended == [0])
+        assert engine.played == []
+
+
+async def test_a_loopback_endpoint_is_right_on_the_drivers_node_alone() -> None:
+    engine = HeldEngine()
+    async with cluster(engine) as made:
+        made.require_reachable("http://127.0.0.1:1/v1")
+        engine.alone = engine.here = False
+        with pytest.raises(ClusterError, match="each node itself"):
+            made.require_reachable("http://127.0.0.1:1/v1")
+        with pytest.raises(ClusterError, match="each node itself"):  # a node that joined later
+            await made.play(b"request", "http://127.0.0.1:1/v1")
+        made.urls = ["http://localhost/v1"]  # of a judge
+        with pytest.raises(ClusterError, match="localhost"):
+            made.require_reachable("http://10.0.0.1/v1")
+    assert engine.played == []
 
 
 async def test_a_node_with_another_version_is_refused_by_name() -> None:
@@ -152,6 +225,21 @@ async def test_a_node_with_another_version_is_refused_by_name() -> None:
         f"it has opencode-env {here['opencode-env']} instead of 9.9, verifiers {here['verifiers']} instead of 8.8"
     )
     assert unlike(here, {**here, "Python": "3.1"}) == [f"Python 3.1 instead of {here['Python']}"]
+
+
+def test_two_trees_of_one_version_differ_by_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "a_package_of_two_trees"
+    (package / "data").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "data" / "rows.jsonl").write_text("{}")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = digest([package.name])
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__" / "made.pyc").touch()
+    assert digest([package.name]) == before
+    (package / "data" / "rows.jsonl").write_text("{} ")
+    assert digest([package.name]) != before
+    assert all("files" in found for name, found in versions().items() if name != "Python")
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.0.1", "[::1]", "0.0.0.0", "a.localhost"])

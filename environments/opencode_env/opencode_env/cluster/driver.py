@@ -237,6 +237,7 @@ class Cluster:
             self._paused_until = asyncio.get_running_loop().time() + _PAUSE
             logger.warning("no further worker for now, the others play on: %s", error)
         else:
+            self._paused_until = 0.0
             waiting = [one for one in self._waiting if not one.done()]
             # A lost node is one start's bad luck; anything else would happen to all.
             for one in waiting[: self.config.per_worker] if isinstance(error, NodeLostError) else waiting:

@@ -28,19 +28,19 @@ from opencode_env.own_packages import OWN_PACKAGES
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on all machines: Python's version, and for verifiers and each distribution of this project
-    its version with a digest of its files, as two trees of sources may have one version."""
+    """Return what must be the same on all machines: Python's version, and of verifiers and each distribution of this
+    project its version with a digest of its files, as two trees of sources may have one version."""
     found = {"Python": ".".join(platform.python_version_tuple()[:2])}
     for name, packages in {"verifiers": ("verifiers",), **OWN_PACKAGES}.items():
         try:
-            found[name] = f"{version(name)} (files {_digest(packages)})"
+            found[name] = f"{version(name)} (files {digest(packages)})"
         except PackageNotFoundError:
             found[name] = "none"
     return found
 
 
-def _digest(packages: Iterable[str]) -> str:
-    """Tells these packages' files from others: OpenCode's pinned version, rows and pages are among them."""
+def digest(packages: Iterable[str]) -> str:
+    """Return a digest of these packages' files; OpenCode's pinned version, rows and pages are among them."""
     digest = hashlib.sha256()
     for spec in filter(None, map(find_spec, packages)):
         for folder in map(Path, spec.submodule_search_locations or ()):
