@@ -170,9 +170,10 @@ async def test_a_start_that_fails_beside_another_is_no_end() -> None:
     engine.failure = RuntimeError("broken")
     async with cluster(engine, per_worker=1) as made:
         playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(2)]
-        for number in (1, 2):
-            await until(lambda number=number: len(engine.played) == number)
-            engine.answer(pack(dump(EPISODE)))
+        await until(lambda: len(engine.played) == 1)
+        engine.answer(pack(dump(EPISODE)))
+        await until(lambda: len(engine.played) == 2)
+        engine.answer(pack(dump(EPISODE)))
         await asyncio.gather(*playing)
     async with cluster(HeldEngine(0, RuntimeError("broken"))) as made:
         with pytest.raises(ClusterError, match="RuntimeError: broken"):
