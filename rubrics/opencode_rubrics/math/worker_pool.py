@@ -266,7 +266,7 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 def usable_cores() -> int:
     """Return how many cores' work this process may do at once: what `MATHVERDICT_WORKERS` says, else those it may run
-    on, within the quota of its container (`ValueError`: the variable is no number above 0)."""
+    on, within the quota of its container (`ValueError`: the variable names no number above 0)."""
     if told := os.environ.get(_CORES_VARIABLE):
         if not told.isdecimal() or int(told) < 1:
             raise ValueError(f"{_CORES_VARIABLE} is {told!r}: it is a number of workers, 1 or more")

@@ -139,7 +139,7 @@ class Cluster:
             ClusterError: no worker can be started; or it is not where the endpoint is.
             NodeLostError: the worker was lost.
             NodeMemoryError: it was killed for want of memory on its node.
-            EnvError: the worker could not play it, or what it gave back is no episode.
+            EnvError: the worker could not play it, or its record cannot be read.
         """
         worker = await self._place()
         started = worker.started
