@@ -64,8 +64,9 @@ def test_a_small_archive_travels_on_the_command_line_in_pieces_and_a_large_one_d
     assert archive_arguments(state_archive("{}", "x" * 10_000_000, {})) == []
 
 
-def test_a_further_segment_carries_the_system_prompt_with_which_its_session_began() -> None:
-    content = unpacked(state_archive("{}", "", {}, SegmentPrompt("Go on."), {"ses_1": ["You are é.", "And more."]}))
-    assert json.loads(content["system.json"] or b"") == {"ses_1": ["You are é.", "And more."]}
+def test_a_further_segment_carries_what_its_session_began_with() -> None:
+    begun = {"ses_1": {"system": ["You are é.", "And more."], "task": [{"type": "text", "text": "Do it."}]}}
+    content = unpacked(state_archive("{}", "", {}, SegmentPrompt("Go on."), begun))
+    assert json.loads(content["begun.json"] or b"") == begun
     assert content["store.js"] == program("store.js").encode()
-    assert "system.json" not in unpacked(state_archive("{}", "", {}, SegmentPrompt("Go on.")))
+    assert "begun.json" not in unpacked(state_archive("{}", "", {}, SegmentPrompt("Go on.")))

@@ -157,11 +157,13 @@ async def conversation(
     *,
     harness: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    server: Mapping[str, Any] | None = None,
     interception: Interception | None = None,
     **data: Any,
 ) -> AsyncIterator[tuple[Any, ScriptedModel]]:
     """An open interaction with the agent, and the model that answers it; the task has no prompt of its own."""
-    async with ScriptedModel(policy_of(script)) as model, serving(place, interception) as serves:
+    model_server = ScriptedModel(policy_of(script), **(server or {}))
+    async with model_server as model, serving(place, interception) as serves:
         agent = make_agent(seat(place, model.base_url, harness or {}, settings or {}), interception=serves)
         data = {"prompt": None, **data}
         async with place.box(agent) as box, agent.interaction(SeenTask(seen_data(**data)), runtime=box) as talk:

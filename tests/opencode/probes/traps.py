@@ -83,7 +83,7 @@ for name in ("git", "opencode", "rg"):
     program(STATE / "bin" / name, f"path-{name}")
 account = {"type": "wellknown", "key": "K", "token": "t"}
 put(STATE / "data/opencode/auth.json", json.dumps({"http://127.0.0.1:9": account}))
-for name in ("mark", "system.json", "prompt.txt"):
+for name in ("mark", "begun.json", "prompt.txt"):
     (STATE / name).unlink(missing_ok=True)
     (STATE / name).symlink_to(f"/app/leak-{name}")
 for place in (HOME, STATE / "tmp/opencode", STATE / "data/mine", STATE / "cache/mine"):

@@ -111,6 +111,10 @@ class OpenCodeHarnessConfig(HarnessConfig):
     window_reserve: PositiveInt | None = None
     """Tokens of a known window that OpenCode keeps free for the next tool results and answer: it summarises once a call
     used the rest. None: a quarter of the window, at most 20,000. Without effect while compaction is disabled."""
+    compaction_keeps_task: bool = True
+    """Where the history is summarised, what a conversation's user said first stands before each summary, word for word
+    and with its pictures, and at the head of what is summarised. A sub-agent's is its own prompt. False: only the
+    summaries say it."""
     enable_interleaved: bool = True
     """Send the model's reasoning back to it in `reasoning_content`."""
     provider_timeout: FiniteFloat = Field(3600.0, gt=0)
@@ -246,7 +250,7 @@ def build_config(
         "small_model": f"{PROVIDER}/{model}",
         "enabled_providers": [PROVIDER],
         "provider": {PROVIDER: _provider(config, model, endpoint, secret, repeats, images)},
-        "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": repeats}]],
+        "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": repeats, "task": config.compaction_keeps_task}]],
         "agent": {"title": {"disable": True}, "build": agent},
         "permission": _PERMISSIONS,
         "compaction": {"auto": not config.disable_compaction, "prune": False},

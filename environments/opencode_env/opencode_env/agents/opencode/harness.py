@@ -38,12 +38,12 @@ from opencode_env.agents.opencode.state import (
     NO_PROGRAM,
     STATE_BASE,
     SegmentPrompt,
+    begun_of,
     program,
     segment_files,
     segment_prompt,
     shows_images,
     state_archive,
-    systems_of,
     write_state,
 )
 from opencode_env.cli_agent.classification import overflowed, require_model_calls
@@ -310,8 +310,8 @@ class OpenCodeSession(HarnessSession):
         await self._fence.mark()
         self._written = True
 
-    def _archive(self, prompt: SegmentPrompt | None, systems: Mapping[str, Sequence[str]] | None = None) -> bytes:
-        return state_archive(self._rendered, self.system_append(), self.extra_files(), prompt, systems)
+    def _archive(self, prompt: SegmentPrompt | None, begun: Mapping[str, Mapping[str, Any]] | None = None) -> bytes:
+        return state_archive(self._rendered, self.system_append(), self.extra_files(), prompt, begun)
 
     async def _install_skills(self) -> None:
         await self.harness.install_skills(self.runtime, f"{self.state}/{CONFIG_DIR}/skills")
@@ -421,7 +421,7 @@ class OpenCodeSession(HarnessSession):
     async def _begin_again(self, prompt: SegmentPrompt, session: str) -> None:
         """Leave of the segments before the conversation and the agent's own files, and none of their processes."""
         await self._fence.end_run()
-        archive = self._archive(prompt, systems_of(self.trace, session))
+        archive = self._archive(prompt, begun_of(self.trace, session))
         await write_state(self.runtime, archive, self._workdir, self._programs, again=(self.state, session))
         await self._install_skills()
 

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 
 from opencode_rubrics import run_checked
 from rollout_sandbox.programs import program_text
@@ -131,12 +132,27 @@ def program(name: str) -> str:
     return program_text(name, "opencode_env.agents.opencode")
 
 
-def systems_of(trace: AnyTrace, session: str) -> dict[str, list[str]]:
-    """The system prompt, part by part, with which a session of earlier segments began; the trace holds it, as the agent
-    could change a file that does."""
-    roots = takewhile(lambda node: node.message.role == "system", trace.nodes)
-    parts = [node.message.content for node in roots if isinstance(node.message.content, str)]
-    return {session: parts} if parts else {}
+def begun_of(trace: AnyTrace, session: str) -> dict[str, dict[str, Any]]:
+    """What a session of earlier segments began with: its system prompt, part by part, and what its user said first, as
+    parts of a message of OpenCode's. The trace holds it, as the agent could change a file that does."""
+    system = [node.message for node in takewhile(lambda node: node.message.role == "system", trace.nodes)]
+    first = next((node.message for node in trace.nodes[len(system) :]), None)
+    task = _parts(first.content) if isinstance(first, UserMessage) else []
+    return {session: {"system": [one.content for one in system], "task": task}} if system else {}
+
+
+def _parts(content: MessageContent) -> list[dict[str, str]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    parts: list[dict[str, str]] = []
+    for part in content:
+        if isinstance(part, TextContentPart):
+            parts.append({"type": "text", "text": part.text})
+        else:
+            mime = part.image_url.url.removeprefix("data:").partition(";")[0]
+            name = f"image-{1 + sum(one['type'] == 'file' for one in parts)}.{_SUFFIXES.get(mime, 'bin')}"
+            parts.append({"type": "file", "mime": mime, "filename": name, "url": part.image_url.url})
+    return parts
 
 
 def state_archive(
@@ -144,12 +160,11 @@ def state_archive(
     system_append: str,
     extra: Mapping[str, str],
     prompt: SegmentPrompt | None = None,
-    systems: Mapping[str, Sequence[str]] | None = None,
+    begun: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> bytes:
     """The state directory of one segment, as a tar archive, with `opencode.json` and the segment's prompt, when it is
     known. The plugin puts `system_append` behind the system prompt; `extra` are further files by relative path, those
-    under `bin/` executable and first on the PATH; `systems` the system prompts of sessions that the segment continues,
-    part by part."""
+    under `bin/` executable and first on the PATH; `begun` is what sessions that the segment continues began with."""
     content = {
         f"{CONFIG_DIR}/opencode.json": config,
         f"{CONFIG_DIR}/package-lock.json": json.dumps(_SEED_LOCK, separators=(",", ":")),
@@ -160,7 +175,7 @@ def state_archive(
         "plugin.json": json.dumps({"append": system_append}),
         "events.jsonl": "",
         "stderr.log": "",
-        **({"system.json": json.dumps(dict(systems)), "store.js": program("store.js")} if systems is not None else {}),
+        **({"begun.json": json.dumps(dict(begun)), "store.js": program("store.js")} if begun is not None else {}),
         **extra,
     }
     directories = (*_DIRECTORIES, "bin") if any(name.startswith("bin/") for name in content) else _DIRECTORIES

@@ -3,7 +3,9 @@
 // model call with a code that it finds in its environment, and with something that only this process's memory holds,
 // which is closed to others: the first such mark of a code is taken for the agent's own, and the first call is made
 // before the agent can have started a program. A session keeps the system prompt that it began with, whatever instructions, skills
-// or repositories the agent puts where OpenCode looks for them; `system.json` holds what one had before this process.
+// or repositories the agent puts where OpenCode looks for them; `begun.json` holds what one had before this process.
+// With the option `task`, what a session's user said first stands at the head of every request behind a summary, and of
+// every request for one, as it was when the session began; the store could hold something else by then.
 // With the option `repeats` every step of a session has a key of its own, by which a model call that is tried again is
 // known as the same call, and its answer reaches OpenCode whole or not at all. OpenCode's own searches print files in one
 // order: ripgrep's threads find them in another one each time, and of many hits only the first are shown. It is done here,
@@ -28,9 +30,10 @@ function transformSystem(parts, append) {
 // What stands before the environment's description is the agent's own prompt; another agent has another one.
 const headOf = (text) => text.split("\nYou are powered by the model named ", 1)[0]
 
-function takeSystems() {
-  const text = take("system.json")
-  return new Map(text ? Object.entries(JSON.parse(text)).map(([session, parts]) => [session, [parts]]) : [])
+// By session {system: [string], task: [part]}.
+function takeBegun() {
+  const text = take("begun.json")
+  return text ? Object.entries(JSON.parse(text)) : []
 }
 
 function keepSystem(systems, session, parts) {
@@ -38,6 +41,28 @@ function keepSystem(systems, session, parts) {
   const first = known.find((one) => headOf(one[0]) === headOf(parts[0]))
   if (!first) known.push(parts)
   return first ?? parts
+}
+
+// OpenCode's own words in the place of what was summarised.
+const HEAD = "What did we do so far?"
+const isCompaction = (part) => part.type === "compaction"
+const isShown = (part) => (part.type === "text" ? part.text && !part.ignored : part.type === "file" && part.url.startsWith("data:image/"))
+const saysTask = (message, task) => {
+  const shown = message.parts.filter(isShown).map((part) => part.text ?? part.url)
+  return message.info.role === "user" && JSON.stringify(shown) === JSON.stringify(task.map((part) => part.text ?? part.url))
+}
+
+// A message of one text stays one: not every endpoint takes several texts.
+function withTask(tasks, session, messages, summarised) {
+  const [first, ...others] = messages
+  const whole = first.info.role === "user" && !first.parts.some(isCompaction)
+  if (whole && !summarised && !tasks.has(session)) tasks.set(session, first.parts.filter(isShown))
+  const task = tasks.get(session)
+  if (!task) return messages
+  if (summarised) return saysTask(first, task) ? messages : [{ info: { ...first.info, role: "user" }, parts: task }, ...messages]
+  if (whole || first.info.role !== "user") return messages
+  const joined = task.length === 1 ? [{ ...task[0], text: `${task[0].text}\n\n${HEAD}` }] : [...task, ...first.parts]
+  return [{ info: first.info, parts: joined }, ...others]
 }
 
 async function closeMemory() {
@@ -114,10 +139,13 @@ await closeMemory()
 const CODE = process.env.OPENCODE_ENV_CODE
 delete process.env.OPENCODE_ENV_CODE
 const MARK = CODE && `${CODE}:${crypto.randomUUID()}`
-const SYSTEMS = takeSystems()
+const BEGUN = takeBegun()
+const SYSTEMS = new Map(BEGUN.map(([session, { system }]) => [session, [system]]))
+const TASKS = new Map(BEGUN.flatMap(([session, { task }]) => (task.length ? [[session, task]] : [])))
 
 async function server(_input, options) {
   const keys = new Map()
+  const summarised = new Set()
   sortSearches()
   const { append } = JSON.parse(readFileSync(join(HERE, "plugin.json"), "utf8"))
   return {
@@ -129,9 +157,14 @@ async function server(_input, options) {
     // Called once for a step of a session; the headers are asked for on every try of it.
     "experimental.chat.messages.transform": async (_input, output) => {
       const said = output.messages.filter((message) => !isMarker(message))
-      output.messages.splice(0, output.messages.length, ...said)
-      const session = output.messages[0]?.info.sessionID
+      const session = said[0]?.info.sessionID
+      const whole = options?.task && session ? withTask(TASKS, session, said, summarised.delete(session)) : said
+      output.messages.splice(0, output.messages.length, ...whole)
       if (session && options?.repeats) keys.set(session, crypto.randomUUID())
+    },
+    // The messages that are asked for next are those that a summary is made of.
+    "experimental.session.compacting": async ({ sessionID }) => {
+      summarised.add(sessionID)
     },
     // Commands of the agent have their own home, and git as it is; OpenCode itself started without both.
     "shell.env": async (_input, output) => {

@@ -1,0 +1,145 @@
+"""What a conversation's user said first stands in each of its sections and in each request for a summary, word for word."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from opencode_env.cli_agent.interception_servers import role_interception
+from opencode_env.scripted_model import ChatRequest, RecordedRequest, Reply
+from verifiers.v1.interception import InterceptionServerConfig
+
+from tests.opencode.test_compaction import RESERVE, SUMMARY, WINDOW, is_summary
+from tests.opencode.test_pictures import PICTURE, message, texts, urls
+from tests.support.places import Place
+from tests.support.replies import bash, call, python
+from tests.support.rollouts import assert_extends, conversation, play
+
+pytestmark = pytest.mark.opencode
+
+TASK = 'Count the numbers,\n\n  and say "done" \u00fc.'
+LATER = "And now count backwards."
+HEAD = "What did we do so far?"
+ON = {"context_window": WINDOW, "window_reserve": RESERVE, "disable_compaction": False}
+LONG = [bash(f"seq {n}00000 {n}01400") for n in range(1, 9)]
+FORGES = python(
+    """import os, sqlite3
+store = sqlite3.connect(os.environ["XDG_DATA_HOME"] + "/opencode/opencode.db", timeout=60)
+done = store.execute("UPDATE part SET data = replace(data, 'Count the numbers', 'Do what you like')").rowcount
+store.commit()
+print("changed", done > 0)"""
+)
+
+
+def saying(*replies: Reply) -> tuple[Callable[[ChatRequest], Reply], list[Reply]]:
+    """A policy that says these in turn, and a bad summary whenever it is asked for one; and what it has not said."""
+    left = list(replies)
+    return lambda request: Reply(text="Nothing to say.") if SUMMARY in request.prompt else left.pop(0), left
+
+
+def sections(requests: Sequence[RecordedRequest]) -> list[list[dict[str, Any]]]:
+    """The bodies of a conversation's own requests, by the summaries between them."""
+    found: list[list[dict[str, Any]]] = [[]]
+    for request in requests:
+        if is_summary(request.body):
+            found.append([])
+        else:
+            found[-1].append(request.body)
+    return found
+
+
+def times(body: dict[str, Any], words: str) -> int:
+    """How often a request holds these words."""
+    return json.dumps(body["messages"]).count(json.dumps(words)[1:-1])
+
+
+def assert_stands(requests: Sequence[RecordedRequest], task: str = TASK, least: int = 2) -> None:
+    """The task is said once in every request, and at the same place in every one of a section."""
+    first, *later = sections(requests)
+    assert len(later) >= least
+    for section in (first, *later):
+        assert_extends(section)
+    assert [times(request.body, task) for request in requests] == [1] * len(requests)
+    heads = [body["messages"][1] for section in later for body in section]
+    assert heads == [{"role": "user", "content": f"{task}\n\n{HEAD}"}] * len(heads)
+    asked = [request.body["messages"][1]["content"] for request in requests if is_summary(request.body)]
+    assert [f"<conversation>\n[User]: {task}\n" in text for text in asked] == [True] * len(asked)
+
+
+async def test_the_task_stands_in_every_section_and_in_every_request_for_a_summary(confined: Place) -> None:
+    policy, left = saying(*LONG, Reply(text="Done."))
+    async with role_interception(InterceptionServerConfig()) as server:
+        run = await play(confined, policy, harness=ON, interception=server, prompt=TASK)
+    assert run.trace.ok, run.trace.errors
+    assert (left, run.record["outcome"]) == ([], "completed")
+    assert_stands(run.requests)
+
+
+async def test_a_user_may_leave_the_task_to_the_summaries(confined: Place) -> None:
+    policy, left = saying(*LONG, Reply(text="Done."))
+    async with role_interception(InterceptionServerConfig()) as server:
+        harness = {**ON, "compaction_keeps_task": False}
+        run = await play(confined, policy, harness=harness, interception=server, prompt=TASK)
+    first, second, *_ = sections(run.requests)
+    assert [times(body, TASK) for body in (*first, *second)] == [1] * len(first) + [0] * len(second)
+
+
+async def test_a_later_segment_keeps_the_first_words_whatever_stands_in_the_store(confined: Place) -> None:
+    """What the user says later is history, which the summaries carry."""
+    policy, left = saying(*LONG[:5], FORGES, Reply(text="First."), *LONG, Reply(text="Second."))
+    async with (
+        role_interception(InterceptionServerConfig()) as server,
+        conversation(confined, policy, harness=ON, interception=server) as (talk, model),
+    ):
+        await talk.turn(TASK)
+        before = len(model.requests)
+        await talk.turn(LATER)
+    trace = talk.trace
+    assert trace.ok, trace.errors
+    assert (left, "changed True\n" in [node.message.content for node in trace.nodes]) == ([], True)
+    assert_stands(model.requests, least=3)
+    assert len(sections(model.requests[:before])) == 2
+    assert {times(request.body, LATER) for request in model.requests[before:]} == {0, 1}
+
+
+async def test_a_sub_agents_task_is_its_own_prompt(confined: Place) -> None:
+    own = "Count a lot, sub-agent."
+    begin = call("task", description="count", prompt=own, subagent_type="general")
+    policy, left = saying(begin, *LONG, Reply(text="Counted."), Reply(text="Done."))
+    async with role_interception(InterceptionServerConfig()) as server:
+        harness = {**ON, "disabled_tools": ["question"]}
+        run = await play(confined, policy, harness=harness, interception=server, prompt=TASK)
+    assert run.trace.ok, run.trace.errors
+    assert left == []
+    assert_stands(run.requests[1:-1], own)
+    assert [times(request.body, TASK) for request in run.requests] == [1, *[0] * (len(run.requests) - 2), 1]
+
+
+async def test_behind_a_refused_request_neither_the_task_nor_what_opencode_repeats_stands_twice(
+    confined: Place,
+) -> None:
+    policy, left = saying(Reply(text="First."), *LONG, Reply(text="Second."))
+    harness, window = {"disable_compaction": False}, {"context_window": WINDOW}
+    async with (
+        role_interception(InterceptionServerConfig()) as server,
+        conversation(confined, policy, harness=harness, server=window, interception=server) as (talk, model),
+    ):
+        await talk.turn(TASK)
+        await talk.turn(LATER)
+    requests = model.requests
+    assert_stands(requests, least=1)
+    assert {times(request.body, LATER) for request in requests[1:] if not is_summary(request.body)} == {1}
+
+
+async def test_a_tasks_picture_stands_in_every_section(confined: Place) -> None:
+    policy, left = saying(*LONG, Reply(text="Done."))
+    async with role_interception(InterceptionServerConfig()) as server:
+        prompt = [message(TASK, PICTURE)]
+        run = await play(confined, policy, harness={**ON, "images": True}, interception=server, prompt=prompt)
+    assert run.trace.ok, run.trace.errors
+    first, *later = sections(run.requests)
+    begun = first[0]["messages"][1]["content"]
+    heads = [body["messages"][1]["content"] for section in later for body in section]
+    assert heads
+    assert urls(begun) == [PICTURE]
+    assert {(texts(head), *urls(head)) for head in heads} == {(texts(begun) + HEAD, PICTURE)}
