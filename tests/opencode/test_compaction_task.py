@@ -1,4 +1,4 @@
-"""What a conversation's user said first stands in each of its sections and in each request for a summary, word for word."""
+"""What a conversation's user said first stands word for word in each section and in each request for a summary."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ async def test_the_task_stands_in_every_section_and_in_every_request_for_a_summa
 
 
 async def test_a_user_may_leave_the_task_to_the_summaries(confined: Place) -> None:
-    policy, left = saying(*LONG, Reply(text="Done."))
+    policy, _ = saying(*LONG, Reply(text="Done."))
     async with role_interception(InterceptionServerConfig()) as server:
         harness = {**ON, "compaction_keeps_task": False}
         run = await play(confined, policy, harness=harness, interception=server, prompt=TASK)
@@ -118,7 +118,7 @@ async def test_a_sub_agents_task_is_its_own_prompt(confined: Place) -> None:
 async def test_behind_a_refused_request_neither_the_task_nor_what_opencode_repeats_stands_twice(
     confined: Place,
 ) -> None:
-    policy, left = saying(Reply(text="First."), *LONG, Reply(text="Second."))
+    policy, _ = saying(Reply(text="First."), *LONG, Reply(text="Second."))
     harness, window = {"disable_compaction": False}, {"context_window": WINDOW}
     async with (
         role_interception(InterceptionServerConfig()) as server,
@@ -132,7 +132,7 @@ async def test_behind_a_refused_request_neither_the_task_nor_what_opencode_repea
 
 
 async def test_a_tasks_picture_stands_in_every_section(confined: Place) -> None:
-    policy, left = saying(*LONG, Reply(text="Done."))
+    policy, _ = saying(*LONG, Reply(text="Done."))
     async with role_interception(InterceptionServerConfig()) as server:
         prompt = [message(TASK, PICTURE)]
         run = await play(confined, policy, harness={**ON, "images": True}, interception=server, prompt=prompt)
