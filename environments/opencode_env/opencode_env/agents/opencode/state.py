@@ -133,8 +133,8 @@ def program(name: str) -> str:
 
 
 def begun_of(trace: AnyTrace, session: str) -> dict[str, dict[str, Any]]:
-    """Return what a session of earlier segments began with: its system prompt, part by part, and what its user said first, as
-    parts of a message of OpenCode's. The trace holds it, as the agent could change a file that does."""
+    """Return what a session of earlier segments began with: its system prompt, part by part, and what its user
+    said first, as parts of a message of OpenCode's. The trace holds it, as the agent could change a file that does."""
     system = [node.message for node in takewhile(lambda node: node.message.role == "system", trace.nodes)]
     first = next((node.message for node in trace.nodes[len(system) :]), None)
     task = _parts(first.content) if isinstance(first, UserMessage) else []
