@@ -32,7 +32,7 @@ print("changed", done > 0)"""
 
 
 def saying(*replies: Reply) -> tuple[Callable[[ChatRequest], Reply], list[Reply]]:
-    """A policy that says these in turn, and a bad summary whenever it is asked for one; and what it has not said."""
+    """A policy that says these one by one, and a bad summary whenever it is asked for one; and what it has not said."""
     left = list(replies)
     return lambda request: Reply(text="Nothing to say.") if SUMMARY in request.prompt else left.pop(0), left
 
