@@ -124,6 +124,7 @@ HEAD = b"POST /reset HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 async def test_of_heads_that_do_not_end_only_so_many_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opencode_openenv.openenv_server.MAX_WAITING", 16)
+    monkeypatch.setattr("opencode_openenv.openenv_server.HEAD_SECONDS", 3600)  # which would cut them as well
     async with listening(GuardedApplication(says_yes, "a-long-token", 1000)) as port:
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
         for _, writer in opened:
