@@ -4,11 +4,15 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
+from mcp.server.mcpserver.tools import Tool
+from opencode_env.scripted_model.shipped_policies import value_of
 from opencode_simulation.alone import WorldAlone
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.errors import CallRefused
 from opencode_simulation.ledger import FINISH, Ledger
+from opencode_simulation.mcp_tools import nobody, signed_tool
 from opencode_simulation.reference import find_world
+from opencode_simulation.world import TOOL_NAME, declared
 
 Call = tuple[str, dict[str, Any]]
 
@@ -17,14 +21,16 @@ _PEOPLE = ("ada", "bela", "chen", "dora", "emil", "nobody of that name", None)
 
 
 def random_call(world: str, source: random.Random) -> Call:
-    """One call of a shipped world's tools, which the world need not accept."""
-    if world == "frozen-lake":
-        return "move", {"direction": source.choice(("left", "down", "right", "up"))}
+    """One call of a shipped world's tools, which the world need not accept: as their schemas allow, or of calls that
+    change more of it."""
     if world == "order-desk":
         found = {"customer": source.choice(("Ada", "Bela", "nobody of that name"))}
         order = {"number": source.randint(1000, 9999)}
         made: list[Call] = [("find_orders", found), ("cancel_order", order), ("accept_return", order)]
         return source.choice(made)
+    if world != "issue-tracker":
+        name, tool = source.choice([*declared(find_world(world), TOOL_NAME).items()])
+        return name, value_of(Tool.from_function(signed_tool(name, tool, nobody)).parameters, source)
     number, labels = source.randint(1, 18), source.sample(_LABELS, source.randint(0, 2))
     calls: list[Call] = [
         ("list_issues", {"state": source.choice(("open", "closed")), "label": source.choice((None, *_LABELS))}),

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from inspect import Parameter
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -111,11 +112,10 @@ def _told(thing: Any, problem: str) -> str:
 
 
 SAMPLES = {
-    "frozen-lake": "opencode_simulation.samples.frozen_lake:FrozenLake",
-    "issue-tracker": "opencode_simulation.samples.issue_tracker:IssueTracker",
-    "order-desk": "opencode_simulation.samples.order_desk:OrderDesk",
+    rows.stem: f"opencode_simulation.samples.{rows.stem.replace('-', '_')}:{rows.stem.title().replace('-', '')}"
+    for rows in sorted((Path(__file__).parent / "samples").glob("*.jsonl"))
 }
-"""The shipped worlds by name."""
+"""The shipped worlds by name, which are those of their rows, modules and classes: `order-desk`, `OrderDesk`."""
 _FOUND: WeakKeyDictionary[type[World], list[str]] = WeakKeyDictionary()
 """What was wrong with each class when it was first asked for."""
 

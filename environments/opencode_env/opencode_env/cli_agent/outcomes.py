@@ -23,7 +23,12 @@ NO_ANSWER = "before the model's first answer"
 
 
 class RunOutcome:
-    """Those of an agent's run, and those that errors of verifiers' own types tell."""
+    """Those of an agent's run, and those that errors of verifiers' own types tell.
+
+    Some stops are written elsewhere and only recognised here: `agent_timeout` by verifiers, `content_filter` by
+    `agents.opencode.harness`. With another name in its row, such a stop must be renamed on the trace too: in
+    `GuardedSession.close`, before its metrics, with `trace.stop(…, override=True)`. What else asks reads the row.
+    """
 
     COMPLETED = Outcome(
         "empty, truncated or reasoning-only answer; malformed or unknown tool calls; giving up", "it is data"

@@ -1,10 +1,14 @@
-"""Reads a file of tool backends, and says of everything wrong in it in which line it stands."""
+"""Reads a file of tool backends, and says of everything wrong in it in which line it stands.
+
+What a kind of server is stands behind `_KINDS`: its check, the fields that are its own, and how one is started.
+"""
 
 import logging
 import os
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,7 @@ import yaml
 from pydantic import ValidationError
 
 from opencode_env.errors import BackendFileError
+from opencode_env.tool_backends.connection import BackendServer
 from opencode_env.tool_backends.description import (
     VARIABLE,
     AppConfig,
@@ -27,7 +32,9 @@ from opencode_env.tool_backends.description import (
     tool_prefix,
     wrong_options,
 )
+from opencode_env.tool_backends.local import container, program
 from opencode_env.tool_backends.program_view import cannot_run, search_path
+from opencode_env.tool_backends.remote import UndeletedInstances, remote_instance, remote_url
 
 _Place = tuple[int | str, ...]
 """The way to a value in a file: keys of mappings and positions in lists."""
@@ -261,6 +268,21 @@ _KINDS: dict[Orchestration, tuple[Callable[[BackendServerConfig, AppConfig, Path
     Orchestration.REMOTE_URL: (_url, ("url", "auth_details")),
 }
 """The check of each kind, and the fields that no other kind may have."""
+
+
+def server_of(
+    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: UndeletedInstances
+) -> AbstractAsyncContextManager[BackendServer]:
+    """Return the context in which a server of its kind runs; leaving it removes the server."""
+    match backend.orchestration_mode:
+        case Orchestration.LOCAL_DOCKER:
+            return container(backend, file)
+        case Orchestration.LOCAL_PROGRAM:
+            return program(backend, file)
+        case Orchestration.REMOTE_URL:
+            return nullcontext(remote_url(backend))
+        case Orchestration.REMOTE_HTTP_API:
+            return remote_instance(backend, file, call_timeout, session, leftovers)
 
 
 def _template(backend: BackendServerConfig, directory: Path) -> _Found:

@@ -36,18 +36,12 @@ from verifiers.v1.utils.decorators import invoke
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.compat import with_methods
 from opencode_env.errors import BrokenBackendError
-from opencode_env.tool_backends.backend_file import read_backends
+from opencode_env.tool_backends.backend_file import read_backends, server_of
 from opencode_env.tool_backends.connection import BackendConnection, BackendServer, connected, text_result
-from opencode_env.tool_backends.description import (
-    BackendFile,
-    BackendServerConfig,
-    Orchestration,
-    StartupCheck,
-    tool_prefix,
-)
-from opencode_env.tool_backends.local import StdioServer, container, program
+from opencode_env.tool_backends.description import BackendFile, BackendServerConfig, StartupCheck, tool_prefix
+from opencode_env.tool_backends.local import StdioServer
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.tool_backends.remote import UndeletedInstances, remote_instance, remote_url
+from opencode_env.tool_backends.remote import UndeletedInstances
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
@@ -318,7 +312,7 @@ async def starting(
         server: BackendServer | None = None
         try:
             async with asyncio.timeout(options.start_timeout) as limit:
-                started = _server(backend, file, options.call_timeout, session, leftovers)
+                started = server_of(backend, file, options.call_timeout, session, leftovers)
                 server = await stack.enter_async_context(started)
                 connection = await _connected(name, server, options.call_timeout, stack)
                 if backend.startup_check_mcp_tool is not None:
@@ -331,20 +325,6 @@ async def starting(
             raise ToolsetError(f"tool backend {name!r} {late}") from error
         logger.info("tool backend %s started: %d tools", name, len(connection.tools))
         yield connection
-
-
-def _server(
-    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: UndeletedInstances
-) -> AbstractAsyncContextManager[BackendServer]:
-    match backend.orchestration_mode:
-        case Orchestration.LOCAL_DOCKER:
-            return container(backend, file)
-        case Orchestration.LOCAL_PROGRAM:
-            return program(backend, file)
-        case Orchestration.REMOTE_URL:
-            return contextlib.nullcontext(remote_url(backend))
-        case Orchestration.REMOTE_HTTP_API:
-            return remote_instance(backend, file, call_timeout, session, leftovers)
 
 
 async def _connected(name: str, server: BackendServer, call_timeout: float, stack: AsyncExitStack) -> BackendConnection:
