@@ -25,8 +25,8 @@ NO_ANSWER = "before the model's first answer"
 class RunOutcome:
     """Those of an agent's run, and those that errors of verifiers' own types tell.
 
-    Some stops are written elsewhere and only recognised here: `agent_timeout` by verifiers, `content_filter` by
-    `agents.opencode.harness`. With another name in its row, such a stop must be renamed on the trace too: in
+    Some stops are written elsewhere and only recognised here: `agent_timeout` by verifiers, `content_filter` by an
+    agent's harness. With another name in its row, such a stop must be renamed on the trace too: in
     `GuardedSession.close`, before its metrics, with `trace.stop(…, override=True)`. What else asks reads the row.
     """
 
