@@ -1,0 +1,1 @@
+"""The sample tasks on a Ray cluster of one machine: `python -m examples.cluster`."""
