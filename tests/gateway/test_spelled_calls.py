@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception.spelled_calls import spelled_calls
+from opencode_env.cli_agent.interception.training_client import spelled_calls
 
 from tests.env.test_kept_logprobs import asking
 from tests.gateway.test_chat_answers import HEAD, Answering, answering, ask

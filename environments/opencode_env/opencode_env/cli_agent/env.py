@@ -50,12 +50,12 @@ from opencode_env.cli_agent.classification import (
 )
 from opencode_env.cli_agent.cluster_play import cluster_of, play_on, require_fit
 from opencode_env.cli_agent.evaluation import CapConfig, Evaluation, EvaluationReport, Probe, require_proxies
-from opencode_env.cli_agent.features import Feature, Run, ordered_task
+from opencode_env.cli_agent.features import Feature, Run, ordered_task, outcomes_of
 from opencode_env.cli_agent.guard import guarded, guarded_task
 from opencode_env.cli_agent.interception import GatewayConfig
 from opencode_env.cli_agent.interception.training_client import require_trainable
 from opencode_env.cli_agent.interception_servers import raise_open_files, role_interception
-from opencode_env.cli_agent.outcomes import AgentErrors, all_outcomes, retries_of_outcomes
+from opencode_env.cli_agent.outcomes import AgentErrors, retries_of_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.cli_agent.sandboxes import provision_container, provision_local
 from opencode_env.cli_agent.seats import limit_rollout, scoring_limit, take_scoring_limit, warn_of_short_limit
@@ -139,10 +139,9 @@ class CliAgentEnvConfig(EnvConfig):
         """Return what the environment has beside its agent, made anew; the first is the outermost."""
         return ()
 
-    def outcomes(self, features: Sequence[Feature] | None = None) -> list[Outcome]:
-        """Return every way in which a rollout can end, with these features, by default those of the configuration."""
-        used = self.features() if features is None else features
-        return all_outcomes(row for feature in used for row in feature.outcomes)
+    def outcomes(self) -> list[Outcome]:
+        """Return every way in which a rollout can end."""
+        return outcomes_of(self.features())
 
 
 ConfigT = TypeVar("ConfigT", bound=CliAgentEnvConfig, default=CliAgentEnvConfig)
@@ -185,7 +184,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._resources = AsyncExitStack()
         self._prime_queue = PrimeQueue(self.config.prime)
         self._features = self.config.features()
-        self._outcomes = self.config.outcomes(self._features)
+        self._outcomes = outcomes_of(self._features)
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
         limited = config.agent.timeout.rollout is not None
         self._cluster = cluster_of(self, self._box_memory())

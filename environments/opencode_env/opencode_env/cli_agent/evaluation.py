@@ -40,7 +40,7 @@ from verifiers.v1.trace import Error, ModelCall
 from verifiers.v1.utils.trace_store import TRACES_FILE
 
 from opencode_env.cli_agent.interception.endpoint import EndpointHttp
-from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, UNUSABLE
+from opencode_env.cli_agent.interception.gateway import CHAT, GATEWAY_RECORD, UNUSABLE
 from opencode_env.cli_agent.interception.window import ask_models, model_cards
 from opencode_env.cli_agent.seats import DEFAULT_ROLLOUT_SECONDS
 from opencode_env.cli_agent.traces import AGENT_RECORD
@@ -317,18 +317,16 @@ async def _ask_token(config: EvalClientConfig, model: str) -> None:
     body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
     headers = {**client.headers, "authorization": f"Bearer {client.api_key}"}
     try:
-        response = await client.client.post(
-            f"{client.base_url.rstrip('/')}/chat/completions", json=body, headers=headers
-        )
+        response = await client.client.post(f"{client.base_url.rstrip('/')}{CHAT}", json=body, headers=headers)
     except httpx.HTTPError as error:
         where = without_credentials(config.base_url)
         logger.warning("the endpoint %s did not answer when it was asked for one token: %r", where, error)
         return
     finally:
         await client.close()
-    _require_key(config, response, "/chat/completions")
+    _require_key(config, response, CHAT)
     if response.status_code >= 400:
-        logger.warning("%s", _told(config, response, "/chat/completions"))
+        logger.warning("%s", _told(config, response, CHAT))
 
 
 def _require_key(config: BaseClientConfig, response: httpx.Response, path: str) -> None:

@@ -2,7 +2,7 @@
 how they lay something around a task."""
 
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
@@ -12,6 +12,7 @@ from verifiers.v1.agent import Agents
 from verifiers.v1.runtimes import Runtime
 from verifiers.v1.task import Task
 
+from opencode_env.cli_agent.outcomes import all_outcomes
 from opencode_env.cli_agent.rollout import Rollout
 from opencode_env.compat import with_methods
 
@@ -49,6 +50,11 @@ class Feature:
         in the order of `features()`: one that puts files into an untouched sandbox, as kept turns do, comes first, and
         one that runs the agent itself, as simulated users do, last."""
         await run(task)
+
+
+def outcomes_of(features: Iterable[Feature]) -> list[Outcome]:
+    """Return every way in which a rollout can end in an environment with these features."""
+    return all_outcomes(row for feature in features for row in feature.outcomes)
 
 
 TaskT = TypeVar("TaskT", bound=Task[Any, Any, Any])

@@ -50,7 +50,7 @@ from opencode_env.cli_agent.classification import (
 )
 from opencode_env.cli_agent.interception.callers import own_calls
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, PARTIAL, REPEATED
-from opencode_env.cli_agent.interception.spelled_calls import spelled_calls
+from opencode_env.cli_agent.interception.training_client import spelled_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
 from opencode_env.cli_agent.outcomes import AgentErrors, RunOutcome, flags_of_outcomes
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
