@@ -31,11 +31,14 @@ class HeldModel(ScriptedModel):
     def __init__(self, policy: Policy, held: Callable[[ChatRequest], bool] | None = None, **server: Any) -> None:
         super().__init__(policy, **server)
         self.released = asyncio.Event()
+        self.held = list[ChatRequest]()
+        """Those that were held, in the order of their arrival."""
         self._held = held or (lambda request: True)
 
     def _performance(self, request: ChatRequest, reply: Reply, prompt_tokens: int) -> PlannedReply:
         played = super()._performance(request, reply, prompt_tokens)
         if not self._held(request):
             return played
+        self.held.append(request)
         known = {field.name: getattr(played, field.name) for field in fields(played)}
         return _HeldPerformance(**known, released=self.released)

@@ -39,7 +39,9 @@ class ServedEnv:
 
 
 @contextlib.asynccontextmanager
-async def served(home: UserHome, fields: dict[str, Any], workers: int = 2) -> AsyncIterator[ServedEnv]:
+async def served(
+    home: UserHome, fields: dict[str, Any], workers: int = 2, env: Mapping[str, str] | None = None
+) -> AsyncIterator[ServedEnv]:
     """The environment that `fields` configure, served at `home`; ended on exit should it still run.
 
     With one worker there is no broker, and nothing is spawned, which takes four seconds of imports.
@@ -49,7 +51,7 @@ async def served(home: UserHome, fields: dict[str, Any], workers: int = 2) -> As
     saved.write_text(json.dumps(env_config_data(config)))
     argv = [sys.executable, str(PROGRAM), str(saved), address, str(workers)]
     with (home.root / "server.log").open("wb") as log:
-        process = await asyncio.to_thread(Forked, argv, home.work, home.environment(), log, log)
+        process = await asyncio.to_thread(Forked, argv, home.work, home.environment(env), log, log)
     client = EnvClient(address)
     tasks = {str(task.data.id): task.data.model_dump(mode="json") for task in load_taskset(config.taskset)}
     try:

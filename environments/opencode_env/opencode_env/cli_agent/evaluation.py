@@ -473,7 +473,7 @@ class EvaluationReport(logging.Handler):
 
 def _row(episode: Episode[Any, Any, Any]) -> _Row:
     trace = next(iter(episode.traces), None)
-    reward = None if trace is None or episode.errors or not trace.ok else trace.reward
+    reward = trace.reward if trace is not None and episode.ok else None  # `errors` has those of earlier tries too
     tokens = tokens_used(call.usage for one in episode.traces for call in one.calls)
     records = [one.info.get(AGENT_RECORD, {}) for one in episode.traces]
     seconds = max((record.get("rollout_seconds", 0.0) for record in records), default=0.0)

@@ -1,0 +1,240 @@
+"""What becomes of rollouts on a cluster when nodes, workers, the head or the driver fail: real Ray nodes, each in a
+network of its own, with Ray's token authentication.
+
+In every way to fail: no score comes from what was lost, its next try is another node's, the others' rollouts go on, and
+no agent, sandbox or worker is left.
+"""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from opencode_env.scripted_model import SamplesPolicy, ScriptPolicy
+
+from tests.support.held_model import HeldModel
+from tests.support.ray_nodes import PORT, RayNode, RayNodes, ray_nodes
+from tests.support.replies import python
+from tests.support.served_env import served
+from tests.support.sizes import WHOLE, size
+from tests.support.user_home import FinishedEvaluation, RunningEvaluation, UserHome
+from tests.support.waiting import cancelled, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
+
+SAMPLES = ["arithmetic-orders", "pig-latin", "cone-volume", "quadratic-roots"]
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+@pytest.fixture(scope="module")
+def nodes(light_opencode: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayNodes]:
+    """A head and two nodes, each with room for one worker."""
+    with ray_nodes(tmp_path_factory.mktemp("nodes"), 2, variables=TOKEN) as made:
+        yield made
+
+
+@asynccontextmanager
+async def playing(
+    home: UserHome, nodes: RayNodes, model: HeldModel, rollouts: int, *options: str
+) -> AsyncIterator[RunningEvaluation]:
+    """A run of so many samples, two of which a worker plays, once all of them have asked the model."""
+    cluster = ["--env.cluster.type", "ray", "--env.cluster.address", nodes.address, "--env.cluster.per-worker", "2"]
+    arguments = ["opencode-env", "--select.include.ids", json.dumps(SAMPLES[:rollouts]), "-c", "4", *cluster, *options]
+    async with home.running("run", model.base_url, *arguments, env=nodes.variables) as evaluation:
+        await until(lambda: len(model.held) == rollouts or evaluation.process.poll() is not None)
+        assert evaluation.process.poll() is None, evaluation.log
+        yield evaluation
+
+
+def held(nodes: RayNodes) -> HeldModel:
+    """A model that the nodes reach, and that answers once it is released."""
+    return HeldModel(SamplesPolicy(1.0), host=nodes.host)
+
+
+async def nothing_runs(home: UserHome, nodes: RayNodes) -> None:
+    """No worker, agent or sandbox of any node, and no driver; files are another promise."""
+    await until(lambda: not nodes.playing and not home.processes())
+
+
+async def kill_worker(node: RayNode) -> None:
+    (worker,) = node.workers
+    os.kill(worker, signal.SIGKILL)
+
+
+async def kill_raylet(node: RayNode) -> None:
+    node.kill("raylet/raylet ")
+
+
+async def cut_off(node: RayNode) -> None:
+    node.cut_off()
+
+
+LOSSES = {"raylet": kill_raylet, "worker": kill_worker, "network": cut_off}
+
+
+def scored_again(finished: FinishedEvaluation, node: RayNode) -> None:
+    """All samples are solved, by one trace each; two of them after a try that the node lost."""
+    lost = 0
+    for sample in SAMPLES:
+        episode = finished.episode(sample)
+        assert [trace.reward for trace in episode.traces] == [1.0]
+        assert episode.traces[0].info["agent"]["exit_code"] == 0
+        for error in episode.errors:
+            assert error.type == "NodeLostError"
+            assert node.address in error.message
+        lost += len(episode.errors)
+    assert lost == 2
+
+
+whole = pytest.mark.skipif(not WHOLE, reason="played in make test-whole")
+
+
+@pytest.mark.parametrize("loss", list(LOSSES) if WHOLE else ["raylet"])
+@pytest.mark.parametrize("repeat", range(size(1, 3)))
+async def test_what_a_lost_node_played_is_played_again_elsewhere_and_the_others_go_on(
+    home: UserHome, nodes: RayNodes, loss: str, repeat: int
+) -> None:
+    node = nodes.nodes[repeat % 2]
+    async with held(nodes) as model, playing(home, nodes, model, 4, "--env.retries.max-retries", "1") as evaluation:
+        assert [len(each.workers) for each in nodes.nodes] == [1, 1]
+        await LOSSES[loss](node)
+        if loss != "network":  # whoever is cut off does not know
+            await until(lambda: not node.workers and not node.playing)
+        model.released.set()
+        finished = await evaluation.finish()
+    assert finished.exit_code == 0, finished.log
+    scored_again(finished, node)
+    assert re.search(r"all 4 tasks +4 +0 +1.000", finished.log)  # the table has the last try's end
+    if loss == "network":
+        node.joined_again()
+    await nothing_runs(home, nodes)
+    if loss != "worker":
+        node.restart()
+
+
+PROBE = """
+import os, socket
+reached = [name for name in os.environ if name.startswith("RAY")]
+for host, port in {places}:
+    try:
+        socket.create_connection((host, port), 5).close()
+        reached.append((host, port))
+    except OSError:
+        pass
+print("reached:", reached)
+"""
+
+
+async def test_no_sandbox_reaches_a_port_of_ray_and_a_killed_driver_leaves_nothing(
+    home: UserHome, nodes: RayNodes
+) -> None:
+    node = nodes.nodes[0]
+    own = [(host, port) for port in node.listening for host in ("127.0.0.1", node.address)]
+    probe = PROBE.format(places=own + [(nodes.host, port) for port in nodes.head.listening])
+    outside = subprocess.run([*node.enter, sys.executable, "-S", "-c", probe], capture_output=True, text=True)
+    assert str((nodes.host, PORT)) in outside.stdout, outside  # so there is something to reach
+    assert node.address in outside.stdout
+    first = ScriptPolicy.of(python(probe))
+    model = HeldModel(first, lambda request: request.body.messages[-1].role == "tool", host=nodes.host)
+    options = ["--env.cluster.resources", json.dumps({node.name: 1})]
+    async with model, playing(home, nodes, model, 2, *options) as evaluation:
+        assert [str(request.body.messages[-1].content).strip() for request in model.held] == ["reached: []"] * 2
+        # What a lost worker left in files is swept by the node's next.
+        assert len(node.home.sandboxes()) == 2
+        evaluation.process.send_signal(signal.SIGKILL)
+        await evaluation.finish()
+        await nothing_runs(home, nodes)
+
+
+@whole
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("repeat", range(size(1, 2)))
+async def test_an_interrupted_driver_cleans_up_on_every_node(
+    home: UserHome, nodes: RayNodes, number: int, repeat: int
+) -> None:
+    async with held(nodes) as model, playing(home, nodes, model, 4) as evaluation:
+        evaluation.process.send_signal(number)
+        finished = await evaluation.finish()
+    assert finished.exit_code == 130, finished.log
+    assert finished.episodes == []
+    assert not nodes.sandboxes  # in good order, and not by the end of what held them
+    await nothing_runs(home, nodes)
+
+
+async def test_a_driver_without_the_token_is_refused(home: UserHome, nodes: RayNodes) -> None:
+    cluster = ["--env.cluster.type", "ray", "--env.cluster.address", nodes.address]
+    async with held(nodes) as model:
+        for stranger in ({"RAY_AUTH_MODE": "disabled"}, {**TOKEN, "RAY_AUTH_TOKEN": "0" * 64}):
+            finished = await home.run(stranger["RAY_AUTH_MODE"], model.base_url, "opencode-env", "-n", "1", *cluster, env=stranger)
+            assert finished.exit_code != 0
+            assert f"no Ray cluster can be joined at {nodes.address}" in finished.log
+    assert not nodes.playing
+
+
+@whole
+@pytest.mark.parametrize("wrong", [{"py_executable": "/no/such/python"}, {"working_dir": "https://127.0.0.1:9/none.zip"}])
+async def test_a_node_that_cannot_start_a_worker_ends_the_run(
+    home: UserHome, nodes: RayNodes, wrong: dict[str, str]
+) -> None:
+    options = ["--env.cluster.type", "ray", "--env.cluster.address", nodes.address, "--env.cluster.start-timeout", "60"]
+    options += ["--env.cluster.runtime-env", json.dumps(wrong), "--env.retries.max-retries", "1"]
+    async with held(nodes) as model:
+        finished = await home.run("run", model.base_url, "opencode-env", "-n", "2", *options, env=nodes.variables)
+    assert finished.exit_code != 0
+    assert "a worker cannot be started" in finished.log or "no worker was ready" in finished.log, finished.log
+    assert finished.episodes == []
+    await nothing_runs(home, nodes)
+
+
+@whole
+@pytest.mark.parametrize("what", ["gcs/gcs_server", ""])
+async def test_a_lost_head_ends_the_run_without_a_score(
+    home: UserHome, tmp_path: Path, what: str
+) -> None:
+    with ray_nodes(tmp_path / "nodes", 2) as nodes:
+        async with held(nodes) as model, playing(home, nodes, model, 4, "--env.retries.max-retries", "1") as evaluation:
+            nodes.head.kill(what)
+            finished = await evaluation.finish()
+        assert finished.exit_code != 0, finished.log
+        assert [trace for episode in finished.episodes for trace in episode.traces] == []
+        await nothing_runs(home, nodes)
+
+
+@whole
+async def test_a_cancelled_rollout_ends_on_its_node_and_the_others_go_on(home: UserHome, nodes: RayNodes) -> None:
+    cluster = {"type": "ray", "address": nodes.address, "per_worker": 2}
+    fields = {"id": "opencode-env", "cluster": cluster}
+    async with held(nodes) as model, served(home, fields, env=nodes.variables) as server:
+        kept, dropped = (asyncio.ensure_future(server.run(sample, model, "m")) for sample in SAMPLES[:2])
+        await until(lambda: len(model.held) == 2)
+        assert len(nodes.sandboxes) == 2
+        await cancelled(dropped)
+        await until(lambda: len(nodes.sandboxes) == 1)
+        assert model.active == 1
+        model.released.set()
+        episode = await kept
+        assert [trace.reward for trace in episode.traces] == [1.0]
+        again = await server.run(SAMPLES[1], model, "m")
+        assert [trace.reward for trace in again.traces] == [1.0]
+    await nothing_runs(home, nodes)
+
+
+@whole
+async def test_a_drained_node_finishes_what_it_plays_and_gets_nothing_new(home: UserHome, nodes: RayNodes) -> None:
+    node, other = nodes.nodes
+    only_one = ["--env.cluster.resources", json.dumps({node.name: 1})]
+    del only_one
+    async with held(nodes) as model, playing(home, nodes, model, 4, "--num-rollouts", "2") as evaluation:
+        nodes.drain(node)
+        model.released.set()
+        finished = await evaluation.finish()
+    assert finished.exit_code == 0, finished.log
+    assert other
