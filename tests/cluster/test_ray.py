@@ -95,6 +95,7 @@ async def test_a_terminated_driver_leaves_no_worker_and_no_sandbox(home: UserHom
             evaluation.process.send_signal(signal.SIGTERM)
             finished = await evaluation.finish()
         assert finished.exit_code != -signal.SIGABRT, finished.log
+        assert home.sandboxes() == []  # ended in good order, and not by the end of what held them
         await until(lambda: not workers(home) and not any("opencode" in one for one in home.processes().values()))
 
 

@@ -131,6 +131,13 @@ async def test_a_process_that_wants_to_be_spared_is_killed_at_the_limit_all_the_
     assert result.stdout.split()[-1] == "137"
 
 
+@AS_ROOT
+async def test_what_a_sandbox_runs_is_ended_first_where_the_machine_has_no_memory_left(places: AsyncExitStack) -> None:
+    box = await started(places)
+    result = await sh(box, "echo 0 > /proc/self/oom_score_adj; cat /proc/self/oom_score_adj /proc/1/oom_score_adj")
+    assert result.stdout.split() == ["1000", "1000"]
+
+
 DISK_BOMBS = {
     "files": "i=0; while :; do i=$((i+1)); head -c 1M /dev/zero > /app/$i; done",
     "removed": 'for n in 5 6 7 8 9; do eval "exec $n>/tmp/x; rm /tmp/x; head -c 20M /dev/zero >&$n"; done; sleep 1000',

@@ -16,12 +16,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from rollout_sandbox.confined.limits import host_hierarchies
 
 from tests.support.user_home import UserHome
 from tests.support.waiting import wait_until
 
 RAY = Path(sys.executable).with_name("ray")
 PORT = 6379
+_MEMORY = "/sys/fs/cgroup/memory"
 _VARIABLES = {
     "RAY_memory_monitor_refresh_ms": "0",
     # No worker before one is asked for: each costs seconds of imports.
@@ -44,6 +46,15 @@ def run(*argv: str) -> None:
     subprocess.run(argv, check=True, capture_output=True)
 
 
+def _removed(group: Path) -> bool:
+    try:
+        for below in [*(each for each in group.iterdir() if each.is_dir()), group]:
+            below.rmdir()
+    except OSError:
+        return False
+    return True
+
+
 class RayNode:
     """One node. `enter` is the command before those that shall run in its network; a node that plays has a resource of
     Ray's, `name`, which nobody else has."""
@@ -53,7 +64,8 @@ class RayNode:
         self.name, self.address = root.name, address
         self.enter: list[str] = []
         self.device = ""
-        self._arguments, self._variables = arguments, variables
+        self.group: Path | None = None
+        self._arguments, self.variables = arguments, dict(variables)
         self._sockets = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # paths of sockets are short
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -65,7 +77,7 @@ class RayNode:
         """Start it, without waiting."""
         argv = [*self.enter, str(RAY), "start", "--block", f"--node-ip-address={self.address}", "--disable-usage-stats"]
         argv += ["--object-store-memory=80000000", f"--temp-dir={self._sockets}", "--include-log-monitor=false"]
-        variables = self.home.environment({**_VARIABLES, **self._variables})
+        variables = self.home.environment({**_VARIABLES, **self.variables})
         with (self.home.root / "ray.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [*argv, *self._arguments], stdout=log, stderr=log, env=variables, cwd=self.home.work
@@ -165,7 +177,7 @@ class RayNodes:
         )
 
     @contextmanager
-    def running(self, number: int, cpus: int = 1) -> Iterator[None]:
+    def running(self, number: int, memory: int | None) -> Iterator[None]:
         """The head, with so many nodes; all has ended afterwards, and the networks are gone."""
         with ExitStack() as stack:
             run("ip", "link", "add", f"ray{self.tag}", "type", "bridge")
@@ -175,7 +187,7 @@ class RayNodes:
             stack.callback(self.head.remove)
             self.head.begin()
             for place in range(number):
-                self.nodes.append(self._node(place, cpus, stack))
+                self.nodes.append(self._node(place, memory, stack))
             self.head.ready()
             for node in self.nodes:
                 node.begin()
@@ -183,7 +195,7 @@ class RayNodes:
                 node.ready()
             yield
 
-    def _node(self, place: int, cpus: int, stack: ExitStack) -> RayNode:
+    def _node(self, place: int, memory: int | None, stack: ExitStack) -> RayNode:
         space, device = f"ray{self.tag}n{place}", f"ray{self.tag}v{place}"
         address = f"{self._network}.{place + 2}"
         run("ip", "netns", "add", space)
@@ -196,11 +208,20 @@ class RayNodes:
         node = RayNode(
             self.root / f"node{place}",
             address,
-            [f"--address={self.address}", f"--num-cpus={cpus}", f'--resources={{"node{place}": 9}}'],
+            [f"--address={self.address}", "--num-cpus=1", f'--resources={{"node{place}": 9}}'],
             self.variables,
         )
-        stack.callback(node.remove)
         node.device, node.enter = device, ["nsenter", f"--net=/run/netns/{space}"]
+        if memory is not None:
+            group = host_hierarchies().by_controller["memory"] / space
+            group.mkdir()
+            stack.callback(wait_until, lambda: _removed(group))
+            (group / "memory.limit_in_bytes").write_text(str(memory))
+            # What looks for the machine's memory finds the group's.
+            inside = f'echo $$ > {group}/cgroup.procs; mount --bind {group} {_MEMORY}; exec "$@"'
+            node.group = group
+            node.enter += ["unshare", "--mount", "sh", "-c", inside, "sh"]
+        stack.callback(node.remove)
         return node
 
     @property
@@ -219,9 +240,14 @@ class RayNodes:
 
 @contextmanager
 def ray_nodes(
-    root: Path, number: int, *, cpus: int = 1, variables: Mapping[str, str] | None = None
+    root: Path, number: int, *, memory: int | None = None, variables: Mapping[str, str] | None = None
 ) -> Iterator[RayNodes]:
-    """A head and so many nodes. Skips where networks cannot be made, except in CI."""
+    """A head and so many nodes, each with room for one worker, and with so much memory (bytes) if that is said.
+
+    Skips where networks cannot be made, except in CI; and where groups of memory of the first version cannot.
+    """
+    if memory is not None and "memory" not in host_hierarchies().by_controller:
+        pytest.skip("no memory controller of the first version here")
     try:
         run("ip", "netns", "add", probe := f"ray{secrets.token_hex(3)}")
         run("ip", "netns", "del", probe)
@@ -230,5 +256,5 @@ def ray_nodes(
             pytest.fail(f"the tests of clusters must run in CI: {error}")
         pytest.skip(f"no network namespaces here: {error}")
     nodes = RayNodes(root, variables or {})
-    with nodes.running(number, cpus):
+    with nodes.running(number, memory):
         yield nodes

@@ -1,12 +1,14 @@
 """Workers as Ray's actors: one for `per_worker` rollouts, never detached, so that they end with the driver."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import signal
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 from opencode_env.cluster.config import ClusterConfig
@@ -27,6 +29,9 @@ class RayWorker(Worker):
         """Start the environment, unless Ray's monitor could kill this process for what its sandboxes take."""
         import ray
 
+        # Ray has the kernel end workers first where memory is short: their sandboxes are to be, and not their neighbours'.
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("0")
         util: Any = ray.util
         asked, context = json.loads(order), ray.get_runtime_context()
         node = {"node": context.get_node_id(), "address": util.get_node_ip_address()}

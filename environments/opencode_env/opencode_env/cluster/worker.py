@@ -67,6 +67,7 @@ class Worker:
         self._env: Env[Any] | None = None
         self._serving: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
+        self._playing = set[asyncio.Task[Any]]()
 
     async def start(self, order: bytes) -> bytes:
         """Build and start the environment that the driver describes; the answer says where this is, or what is wrong.
@@ -117,8 +118,11 @@ class Worker:
         Returns:
             A packed episode; or `failed`, why there is none. No exception, which Ray would pickle.
         """
-        env = self._env
+        env, playing = self._env, asyncio.current_task()
         assert env is not None
+        assert playing is not None
+        self._playing.add(playing)
+        playing.add_done_callback(self._playing.discard)
         try:
             given = json.loads(request)
             os.environ.update(given["env"])
@@ -131,7 +135,11 @@ class Worker:
             return pack({"failed": f"{type(error).__name__}: {error}\n{traceback.format_exc()}"})
 
     async def stop(self) -> None:
-        """Stop the environment; what it serves, and its hooks of the end, are over afterwards."""
+        """Stop the environment; episodes, what it serves, and its hooks of the end, are over afterwards."""
+        for playing in self._playing:
+            if not playing.cancelling():  # one that was dropped cleans up already
+                playing.cancel()
+        await asyncio.gather(*self._playing, return_exceptions=True)
         self._stopping.set()
         if self._serving is not None:
             await self._serving

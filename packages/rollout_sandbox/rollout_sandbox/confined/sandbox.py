@@ -146,6 +146,7 @@ logger = logging.getLogger("verifiers.v1.rollout_sandbox.confined")
 _START_TIMEOUT_S = 120.0
 """A start takes a fraction of a second of CPU, which can be a minute on a machine with many rollouts too many."""
 _KILL_TIMEOUT_S = 15.0
+_FIRST_FOR_MEMORY = b"1000"
 MOST_TERMINALS = 32
 """Pseudo-terminals of one sandbox: the kernel counts them for the whole machine."""
 _CLONE_FS, _CLONE_NEWNS = 0x200, 0x20000
@@ -206,6 +207,7 @@ class Sandbox:
         except ProcessLookupError:
             raise SandboxError(self._describe_loss()) from None
         _limit_terminals(self._channel.process_one)
+        _first_for_memory(self._channel.process_one)
         # Without the right to signal another user id, bubblewrap cannot take process 1 along when it is killed.
         self._watched = os.pidfd_open(self.pid)
         asyncio.get_running_loop().add_reader(self._watched, self.close_channel)
@@ -352,6 +354,13 @@ def _has_ended(process: int, seconds: float) -> bool:
     poller = select.poll()
     poller.register(process, select.POLLIN)
     return bool(poller.poll(seconds * 1000))
+
+
+def _first_for_memory(pid: int) -> None:
+    """Where this machine has no memory left, its kernel ends what is below process `pid` before anybody else's, however
+    small; where this process may (as root), nothing below can take that back."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
+        file.write(_FIRST_FOR_MEMORY)
 
 
 def _limit_terminals(process_one: int) -> None:
