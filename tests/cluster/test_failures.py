@@ -5,7 +5,6 @@ In every way to fail: no score comes from what was lost, its next try is another
 no agent, sandbox or worker is left.
 """
 
-import asyncio
 import json
 import os
 import re
@@ -15,20 +14,16 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
-from opencode_env.samples import load_samples
-from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptPolicy
-from opencode_env.scripted_model.policy import ChatRequest
+from opencode_env.scripted_model import SamplesPolicy, ScriptPolicy
 
 from tests.support.held_model import HeldModel
 from tests.support.ray_nodes import PORT, RayNode, RayNodes, ray_nodes
-from tests.support.replies import bash, python
-from tests.support.served_env import served
+from tests.support.replies import python
 from tests.support.sizes import WHOLE, size
 from tests.support.user_home import FinishedEvaluation, RunningEvaluation, UserHome
-from tests.support.waiting import cancelled, until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -199,133 +194,3 @@ async def test_a_node_that_cannot_start_a_worker_ends_the_run(
     assert "a worker cannot be started" in finished.log or "no worker was ready" in finished.log, finished.log
     assert finished.episodes == []
     await nothing_runs(home, nodes)
-
-
-@whole
-@pytest.mark.parametrize("what", ["gcs/gcs_server", ""])
-async def test_a_lost_head_ends_the_run_without_a_score(home: UserHome, tmp_path: Path, what: str) -> None:
-    with ray_nodes(tmp_path / "nodes", 2) as nodes:
-        async with held(nodes) as model, playing(home, nodes, model, 4, "--env.retries.max-retries", "1") as evaluation:
-            nodes.head.kill(what)
-            finished = await evaluation.finish()
-        assert finished.exit_code != 0, finished.log
-        assert [trace for episode in finished.episodes for trace in episode.traces] == []
-        await nothing_runs(home, nodes)
-
-
-@whole
-async def test_a_cancelled_rollout_ends_on_its_node_and_the_others_go_on(home: UserHome, nodes: RayNodes) -> None:
-    cluster = {"type": "ray", "address": nodes.address, "per_worker": 2}
-    fields = {"taskset": {"id": "opencode-env"}, "cluster": cluster}
-    async with held(nodes) as model, served(home, fields, env=nodes.variables) as server:
-        kept, dropped = (asyncio.ensure_future(server.run(sample, model, "m")) for sample in SAMPLES[:2])
-        await until(lambda: len(model.held) == 2)
-        assert len(nodes.sandboxes) == 2
-        await cancelled(dropped)
-        await until(lambda: len(nodes.sandboxes) == 1)
-        assert model.active == 1
-        model.released.set()
-        episode = await kept
-        assert [trace.reward for trace in episode.traces] == [1.0]
-        again = await server.run(SAMPLES[1], model, "m")
-        assert [trace.reward for trace in again.traces] == [1.0]
-    await nothing_runs(home, nodes)
-
-
-GREEDY = "held = []\nwhile True:\n    held.append(bytearray(16 << 20))"
-SWARM = """
-import os, time
-for _ in range(500):
-    if os.fork() == 0:
-        held = bytearray(24 << 20)
-        time.sleep(1000)
-time.sleep(1000)
-"""
-
-
-HOARD = "import time\nheld = []\nwhile True:\n    held.append(bytearray(8 << 20))\n    time.sleep(0.01)"
-(QUESTION,) = [sample.question for sample in load_samples() if sample.id == SAMPLES[0]]
-
-
-def is_greedy(request: ChatRequest) -> bool:
-    """Whether it is the first sample's agent that asks."""
-    return QUESTION in request.prompt
-
-
-class GreedyAndOthers:
-    """Solves the samples, but for the first, whose agent takes all memory that it gets, and then is done."""
-
-    def __init__(self, program: str) -> None:
-        self.samples, self.greedy = (
-            SamplesPolicy(1.0),
-            ScriptPolicy.of(bash(f"python3 -c '{program}'; true"), Reply(text="done")),
-        )
-
-    def __call__(self, request: ChatRequest, /) -> Reply:
-        return (self.greedy if is_greedy(request) else self.samples)(request)
-
-
-LIMITED = ["--env.sandbox.max-memory", "256MiB", "--env.cluster.memory", "1536MiB"]
-MONITOR = {"RAY_memory_monitor_refresh_ms": "250"}
-
-
-@whole
-@pytest.mark.parametrize("program", [GREEDY, SWARM], ids=["one", "many"])
-@pytest.mark.parametrize("monitor", [True, False])
-async def test_an_agent_that_takes_all_memory_gets_neither_a_try_nor_its_neighbours(
-    home: UserHome, tmp_path: Path, program: str, monitor: bool
-) -> None:
-    with ray_nodes(tmp_path / "nodes", 1, memory=3 << 30, variables=MONITOR if monitor else {}) as nodes:
-        model = HeldModel(
-            GreedyAndOthers(program),
-            lambda request: not is_greedy(request) or request.body.messages[-1].role == "tool",
-            host=nodes.host,
-        )
-        # With the monitor off nothing but the node's own memory ends what the agent takes.
-        options = ["--env.retries.max-retries", "1", *(LIMITED if monitor else [])]
-        async with model, playing(home, nodes, model, 2, *options) as evaluation:
-            (worker,) = nodes.nodes[0].workers
-            model.released.set()
-            finished = await evaluation.finish()
-            assert f"process {worker})" in finished.log
-    assert finished.exit_code == 0, finished.log
-    assert [episode.errors for episode in finished.episodes] == [[], []]
-    greedy, other = (finished.trace(sample) for sample in SAMPLES[:2])
-    assert (greedy.reward, other.reward) == (0.0, 1.0)
-    assert finished.log.count("a worker is ready") == 1
-
-
-@whole
-async def test_a_worker_that_ray_ends_for_memory_is_not_tried_again(home: UserHome, tmp_path: Path) -> None:
-    with ray_nodes(tmp_path / "nodes", 2, memory=3 << 30, variables=MONITOR) as nodes:
-        node = nodes.nodes[0]
-        options = [*LIMITED, "--env.retries.max-retries", "1"]
-        async with held(nodes) as model, playing(home, nodes, model, 4, *options) as run:
-            # Whatever else a node runs takes its memory; Ray ends workers for it.
-            with subprocess.Popen([*node.enter, sys.executable, "-S", "-c", HOARD], stdout=subprocess.PIPE) as hoard:
-                await until(lambda: not node.workers)
-                hoard.kill()
-            model.released.set()
-            finished = await run.finish()
-        lost = [episode for episode in finished.episodes if episode.errors]
-        assert len(lost) == 2
-        for episode in lost:
-            (error,) = episode.errors
-            assert error.type == "NodeMemoryError"
-            assert node.address in error.message
-            assert list(episode.traces) == []
-        assert [trace.reward for e in finished.episodes if not e.errors for trace in e.traces] == [1.0] * 2
-        await nothing_runs(home, nodes)
-
-
-@whole
-async def test_a_drained_node_finishes_what_it_plays_and_gets_nothing_new(home: UserHome, nodes: RayNodes) -> None:
-    node, other = nodes.nodes
-    only_one = ["--env.cluster.resources", json.dumps({node.name: 1})]
-    del only_one
-    async with held(nodes) as model, playing(home, nodes, model, 4, "--num-rollouts", "2") as evaluation:
-        nodes.drain(node)
-        model.released.set()
-        finished = await evaluation.finish()
-    assert finished.exit_code == 0, finished.log
-    assert other

@@ -29,7 +29,7 @@ class RayWorker(Worker):
         """Start the environment, unless Ray's monitor could kill this process for what its sandboxes take."""
         import ray
 
-        # Ray has the kernel end workers first where memory is short: their sandboxes are to be, and not their neighbours'.
+        # Where memory is short Ray has the kernel end its workers first: what one sandbox runs is to be, not all of them.
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("0")
         util: Any = ray.util
