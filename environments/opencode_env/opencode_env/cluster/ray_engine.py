@@ -29,7 +29,7 @@ class RayWorker(Worker):
         """Start the environment, unless Ray's monitor could kill this process for what its sandboxes take."""
         import ray
 
-        # Where memory is short Ray has the kernel end its workers first: what one sandbox runs is to be, not all of them.
+        # Where memory is short Ray has the kernel end workers first: what one sandbox runs is to be, not all of them.
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("0")
         util: Any = ray.util
