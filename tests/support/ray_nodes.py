@@ -106,7 +106,7 @@ class RayNode:
     @property
     def listening(self) -> list[int]:
         """The TCP ports on which Ray's programs of this node listen."""
-        sockets, ports = set(), set()
+        sockets, ports = set[str](), set[int]()
         pids = self.home.processes()
         for pid in pids:
             with suppress(OSError):
