@@ -357,8 +357,8 @@ def _has_ended(process: int, seconds: float) -> bool:
 
 
 def _first_for_memory(pid: int) -> None:
-    """Where this machine has no memory left, its kernel ends what is below process `pid` before anybody else's, however
-    small; where this process may (as root), nothing below can take that back."""
+    """Have the kernel end what is below process `pid` before anything else, however small, where this machine has no
+    memory left; where this process may (as root), nothing below can take that back."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
         file.write(_FIRST_FOR_MEMORY)
 
