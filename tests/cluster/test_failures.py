@@ -169,10 +169,10 @@ async def test_an_interrupted_driver_cleans_up_on_every_node(
 async def test_a_driver_without_the_token_is_refused(home: UserHome, nodes: RayNodes) -> None:
     cluster = ["--env.cluster.type", "ray", "--env.cluster.address", nodes.address]
     async with held(nodes) as model:
-        strangers = [{**TOKEN, "RAY_AUTH_TOKEN": "0" * 64}, {"RAY_AUTH_MODE": "disabled"}]
-        for stranger in strangers[: size(1, 2)]:
+        wrong = [{**TOKEN, "RAY_AUTH_TOKEN": "0" * 64}, {"RAY_AUTH_MODE": "disabled"}]
+        for given in wrong[: size(1, 2)]:
             finished = await home.run(
-                stranger["RAY_AUTH_MODE"], model.base_url, "opencode-env", "-n", "1", *cluster, env=stranger
+                given["RAY_AUTH_MODE"], model.base_url, "opencode-env", "-n", "1", *cluster, env=given
             )
             assert finished.exit_code != 0
             assert f"no Ray cluster can be joined at {nodes.address}" in finished.log
