@@ -10,15 +10,34 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import verifiers.v1 as vf
+from pydantic import Field, model_validator
 from rollout_sandbox.toolbox.bounded_file import FileState, read_bounded_text
 from rollout_sandbox.toolbox.scoring_home import REWARD_PATH, VERIFIER_DIRECTORY
+
+from opencode_rubrics.rubric import RubricConfig
 
 VERDICT_PATH = f"{VERIFIER_DIRECTORY}/reward.json"
 _MAX_BYTES, _MAX_JSON_BYTES = 4096, 1 << 20
 _ROUNDING = 1e-9
 """How far beyond a bound a sum of floats may lie."""
+
+
+class BoundedRewardConfig(RubricConfig):
+    """Options of a rubric whose reward is a number that the task's own programs write."""
+
+    reward_min: float = Field(0.0, allow_inf_nan=False)
+    """The least that the task's programs may write; a number beyond the bounds is not a verdict."""
+    reward_max: float = Field(1.0, allow_inf_nan=False)
+    """The most that they may write."""
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.reward_min > self.reward_max:
+            raise ValueError(f"reward_min {self.reward_min:g} is above reward_max {self.reward_max:g}; swap them")
+        return self
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Literal, Self
+from typing import Literal
 
 import verifiers.v1 as vf
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from rollout_sandbox.compat import abilities_of, lift_network
 from rollout_sandbox.errors import ScoringError
 from rollout_sandbox.told import task_name
@@ -34,8 +34,8 @@ from rollout_sandbox.toolbox.workdir import workdir_of
 from verifiers.v1.utils.artifacts import ARTIFACTS_DIR, MAX_ARTIFACT_BYTES
 
 from opencode_rubrics.errors import ReaderError
-from opencode_rubrics.reward_file import RewardFileVerdict, read_verdict
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, note_unreadable, task_field
+from opencode_rubrics.reward_file import BoundedRewardConfig, RewardFileVerdict, read_verdict
+from opencode_rubrics.rubric import AnyTrace, Rubric, note_unreadable, task_field
 from opencode_rubrics.swe.file_tree import TreeError
 from opencode_rubrics.swe.reader import reader
 
@@ -148,22 +148,12 @@ def require_box(runtime: vf.Runtime) -> None:
         )
 
 
-class TaskTestsConfig(RubricConfig):
+class TaskTestsConfig(BoundedRewardConfig):
     """Options of `TaskTestsRubric`."""
 
     type: Literal["task-tests"] = "task-tests"
     reward_key: str = Field("reward", min_length=1)
     """The name in `reward.json` whose number is the reward; the others become metrics."""
-    reward_min: float = Field(0.0, allow_inf_nan=False)
-    """The least that the tests may give; a number beyond the bounds is not a verdict."""
-    reward_max: float = Field(1.0, allow_inf_nan=False)
-    """The most that the tests may give."""
-
-    @model_validator(mode="after")
-    def _check_bounds(self) -> Self:
-        if self.reward_min > self.reward_max:
-            raise ValueError(f"reward_min {self.reward_min:g} is above reward_max {self.reward_max:g}; swap them")
-        return self
 
 
 class TaskTestsRubric(Rubric[TaskTestsConfig]):

@@ -19,8 +19,8 @@ from rollout_sandbox.toolbox.command import CommandResult, run_command
 from rollout_sandbox.toolbox.scoring_home import REWARD_PATH, ScoringHome, scoring_home
 from rollout_sandbox.toolbox.workdir import workdir_of
 
-from opencode_rubrics.reward_file import read_reward_file
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig
+from opencode_rubrics.reward_file import BoundedRewardConfig, read_reward_file
+from opencode_rubrics.rubric import AnyTrace, Rubric
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.verify_commands")
 
@@ -31,7 +31,7 @@ UNREADY_KEY = "verify_unready"
 """Where `trace.info` says why no verify command ran."""
 
 
-class VerifyCommandsConfig(RubricConfig):
+class VerifyCommandsConfig(BoundedRewardConfig):
     """Options of `VerifyCommandsRubric`."""
 
     type: Literal["verify-commands"] = "verify-commands"
@@ -41,15 +41,9 @@ class VerifyCommandsConfig(RubricConfig):
     """Take the reward from the number that a verify command writes to `/logs/verifier/reward.txt`, instead of counting
     the commands that pass. Only for commands that run no code of the agent's but through `run-agent-code`: whatever
     else runs in them can write there, too."""
-    reward_min: float = Field(0.0, allow_inf_nan=False)
-    """The least that the reward file may hold; a number beyond the bounds is a reward of 0."""
-    reward_max: float = Field(1.0, allow_inf_nan=False)
-    """The most that the reward file may hold."""
 
     @model_validator(mode="after")
-    def _check_bounds(self) -> Self:
-        if self.reward_min > self.reward_max:
-            raise ValueError(f"reward_min {self.reward_min:g} is above reward_max {self.reward_max:g}; swap them")
+    def _check_file(self) -> Self:
         if not self.reward_file and (self.reward_min, self.reward_max) != (0.0, 1.0):
             raise ValueError("reward_min and reward_max bound the reward file: set reward_file = true with them")
         return self

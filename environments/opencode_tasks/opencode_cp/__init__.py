@@ -1,12 +1,11 @@
 """Programming problems as a verifiers environment, under the plugin id `opencode-cp`."""
 
 import verifiers.v1 as vf
-from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset
 from opencode_rubrics import CodeTestsConfig
-from opencode_tasks.presets import PresetTasksetConfig, preset, preset_seat
+from opencode_tasks.presets import OpenCodeProblemEnv, PresetTasksetConfig, preset
 
-__all__ = ["OpenCodeCPEnv", "OpenCodeCPTaskset"]
+__all__ = ["OpenCodeCPTaskset", "OpenCodeProblemEnv"]
 
 
 @preset(
@@ -26,12 +25,3 @@ class OpenCodeCPTasksetConfig(PresetTasksetConfig):
 
 class OpenCodeCPTaskset(OpenCodeTaskset, vf.Taskset[OpenCodeTask, OpenCodeCPTasksetConfig]):  # type: ignore[type-var]
     """Problems with tests; every option of `OpenCodeTaskset` works here."""
-
-
-@preset(agent=preset_seat(max_turns=100, seconds=3600))
-class OpenCodeCPEnvConfig(OpenCodeEnvConfig):
-    """OpenCode on programming problems, with 100 turns and an hour."""
-
-
-class OpenCodeCPEnv(OpenCodeEnv, vf.Env[OpenCodeCPEnvConfig]):
-    """Runs OpenCode on each problem in a sandbox of its own and tests its answer apart from it."""

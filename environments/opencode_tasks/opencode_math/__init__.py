@@ -1,12 +1,11 @@
 """Competition mathematics as a verifiers environment, under the plugin id `opencode-math`."""
 
 import verifiers.v1 as vf
-from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskConfig, OpenCodeTaskset
 from opencode_rubrics import RemoteHybridMathConfig
-from opencode_tasks.presets import PresetTasksetConfig, preset, preset_seat
+from opencode_tasks.presets import OpenCodeProblemEnv, PresetTasksetConfig, preset
 
-__all__ = ["OpenCodeMathEnv", "OpenCodeMathTaskset"]
+__all__ = ["OpenCodeMathTaskset", "OpenCodeProblemEnv"]
 
 
 @preset(
@@ -24,12 +23,3 @@ class OpenCodeMathTasksetConfig(PresetTasksetConfig):
 
 class OpenCodeMathTaskset(OpenCodeTaskset, vf.Taskset[OpenCodeTask, OpenCodeMathTasksetConfig]):  # type: ignore[type-var]
     """Problems with one answer; every option of `OpenCodeTaskset` works here."""
-
-
-@preset(agent=preset_seat(max_turns=100, seconds=3600))
-class OpenCodeMathEnvConfig(OpenCodeEnvConfig):
-    """OpenCode on mathematics, with 100 turns and an hour."""
-
-
-class OpenCodeMathEnv(OpenCodeEnv, vf.Env[OpenCodeMathEnvConfig]):
-    """Runs OpenCode on each problem in a sandbox of its own and scores where it worked."""

@@ -1,12 +1,11 @@
 """Questions of science as a verifiers environment, under the plugin id `opencode-science`."""
 
 import verifiers.v1 as vf
-from opencode_env.agents.opencode.env import OpenCodeEnv
 from opencode_env.taskset import OpenCodeTask, OpenCodeTaskset
-from opencode_math import OpenCodeMathEnvConfig, OpenCodeMathTasksetConfig
-from opencode_tasks.presets import preset
+from opencode_math import OpenCodeMathTasksetConfig
+from opencode_tasks.presets import OpenCodeProblemEnv, preset
 
-__all__ = ["OpenCodeScienceEnv", "OpenCodeScienceTaskset"]
+__all__ = ["OpenCodeProblemEnv", "OpenCodeScienceTaskset"]
 
 
 @preset(dataset_subset="science", difficulty_key="avg@16_qwen3_4b_instruct_2507")
@@ -16,11 +15,3 @@ class OpenCodeScienceTasksetConfig(OpenCodeMathTasksetConfig):
 
 class OpenCodeScienceTaskset(OpenCodeTaskset, vf.Taskset[OpenCodeTask, OpenCodeScienceTasksetConfig]):  # type: ignore[type-var]
     """Questions with one answer; every option of `OpenCodeTaskset` works here."""
-
-
-class OpenCodeScienceEnvConfig(OpenCodeMathEnvConfig):
-    """OpenCode on science, with 100 turns and an hour."""
-
-
-class OpenCodeScienceEnv(OpenCodeEnv, vf.Env[OpenCodeScienceEnvConfig]):
-    """Runs OpenCode on each question in a sandbox of its own and scores where it worked."""

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
+from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.cli_agent.seats import local_seat
 from opencode_env.taskset import OpenCodeTasksetConfig
 from pydantic import BaseModel, model_validator
 from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig
+from verifiers.v1.env import Env
 from verifiers.v1.utils.generic import merge_defaults
 
 DISABLED_TOOLS = ("question", "task", "websearch")
@@ -74,3 +76,12 @@ def preset_seat(max_turns: int, seconds: float, disabled_tools: tuple[str, ...] 
     """The seat of a preset: OpenCode in the confined local sandbox with these limits and without these tools."""
     seat = local_seat(OpenCodeHarnessConfig(id="opencode-env", disabled_tools=list(disabled_tools)))
     return seat.model_copy(update={"max_turns": max_turns, "timeout": TimeoutConfig(rollout=seconds)})
+
+
+@preset(agent=preset_seat(max_turns=100, seconds=3600))
+class OpenCodeProblemEnvConfig(OpenCodeEnvConfig):
+    """OpenCode on mathematics, science or programming problems, with 100 turns and an hour."""
+
+
+class OpenCodeProblemEnv(OpenCodeEnv, Env[OpenCodeProblemEnvConfig]):
+    """Runs OpenCode on each problem in a sandbox of its own and scores what it wrote there."""
