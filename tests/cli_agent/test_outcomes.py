@@ -32,7 +32,7 @@ from opencode_env.cli_agent.outcomes import (
     retries_of_outcomes,
 )
 from opencode_env.cli_agent.rollout import Patience, Rollout, rollout_of
-from opencode_env.errors import AgentError, BrokenBackendError, BrokenUserError
+from opencode_env.errors import AgentError, BrokenBackendError, BrokenUserError, NodeLostError, NodeMemoryError
 from opencode_env.scripted_model import Reply
 from opencode_rubrics import SandboxFileError, ScoringError
 from opencode_rubrics.errors import JudgeError
@@ -77,7 +77,15 @@ def test_a_row_is_a_stop_that_is_scored_or_an_error_that_is_not(row: Outcome) ->
 
 def test_the_table_has_the_rows_that_error_classes_of_each_distribution_bear() -> None:
     bearing: set[Any] = {ScoringError, JudgeError, SandboxFileError, SandboxEndedError, SandboxDiskError, AgentError}
-    bearing |= {BrokenWorldError, WorldError, ToolMismatchError, BrokenBackendError, BrokenUserError}
+    bearing |= {
+        BrokenWorldError,
+        WorldError,
+        ToolMismatchError,
+        BrokenBackendError,
+        BrokenUserError,
+        NodeLostError,
+        NodeMemoryError,
+    }
     assert {kind.__name__ for kind in bearing if kind.outcome not in TABLE} == set()
     assert all(kind.__name__ in kind.outcome.errors for kind in bearing)
     assert len(TABLE) == len({row.name or row.when for row in TABLE})

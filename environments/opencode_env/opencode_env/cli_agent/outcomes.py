@@ -12,7 +12,7 @@ from typing import Literal
 from rollout_sandbox.outcomes import Outcome, installed_outcomes
 from verifiers.v1.configs.retries import RetryConfig, RetryRule
 
-from opencode_env.errors import AgentError
+from opencode_env.errors import AgentError, NodeLostError, NodeMemoryError
 
 AgentErrors = Literal["score", "error"]
 """What becomes of a run that the agent itself has broken: scored as it is, or an `AgentError`."""
@@ -148,6 +148,8 @@ class RunOutcome:
         "name another `workdir`; `--env.agent.runtime.type docker`, `podman`, …",
         errors=("TaskError",),
     )
+    NODE_LOST = NodeLostError.outcome
+    NODE_MEMORY = NodeMemoryError.outcome
 
 
 def all_outcomes(of_features: Iterable[Outcome] = ()) -> list[Outcome]:
