@@ -19,7 +19,7 @@ import pytest
 from opencode_env.scripted_model import SamplesPolicy, ScriptPolicy
 
 from tests.support.held_model import HeldModel
-from tests.support.ray_nodes import PORT, RayNode, RayNodes, ray_nodes
+from tests.support.ray_nodes import RayNode, RayNodes, ray_nodes
 from tests.support.replies import python
 from tests.support.sizes import WHOLE, size
 from tests.support.user_home import FinishedEvaluation, RunningEvaluation, UserHome
@@ -137,7 +137,7 @@ async def test_no_sandbox_reaches_a_port_of_ray_and_a_killed_driver_leaves_nothi
     own = [(host, port) for port in node.listening for host in ("127.0.0.1", node.address)]
     probe = PROBE.format(places=own + [(nodes.host, port) for port in nodes.head.listening])
     outside = subprocess.run([*node.enter, sys.executable, "-S", "-c", probe], capture_output=True, text=True)
-    assert str((nodes.host, PORT)) in outside.stdout, outside  # so there is something to reach
+    assert str((nodes.host, nodes.port)) in outside.stdout, outside  # so there is something to reach
     assert node.address in outside.stdout
     first = ScriptPolicy.of(python(probe))
     model = HeldModel(first, lambda request: request.body.messages[-1].role == "tool", host=nodes.host)

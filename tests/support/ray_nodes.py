@@ -18,11 +18,10 @@ from pathlib import Path
 import pytest
 from rollout_sandbox.confined.limits import host_hierarchies
 
-from tests.support.user_home import UserHome
+from tests.support.user_home import UserHome, closed_port
 from tests.support.waiting import wait_until
 
 RAY = Path(sys.executable).with_name("ray")
-PORT = 6379
 _MEMORY = "/sys/fs/cgroup/memory"
 _VARIABLES = {
     "RAY_memory_monitor_refresh_ms": "0",
@@ -168,11 +167,20 @@ class RayNodes:
         number = int(self.tag, 16) % 512
         self._network = f"198.{18 + number // 256}.{number % 256}"  # for measurements of networks: nobody else's
         self.host = f"{self._network}.1"
-        self.address = f"{self.host}:{PORT}"
+        # The head is in the network of this machine, where others may have one.
+        self.port = closed_port()
+        self.address = f"{self.host}:{self.port}"
         self.head = RayNode(
             root / "head",
             self.host,
-            ["--head", f"--port={PORT}", "--num-cpus=0", "--no-monitor", "--include-dashboard=false"],
+            [
+                "--head",
+                f"--port={self.port}",
+                f"--dashboard-port={closed_port()}",
+                "--num-cpus=0",
+                "--no-monitor",
+                "--include-dashboard=false",
+            ],
             variables,
         )
 
