@@ -75,6 +75,28 @@ async def test_the_task_stands_in_every_section_and_in_every_request_for_a_summa
     assert_stands(run.requests)
 
 
+async def test_a_prompt_of_the_environments_own_is_asked_with_the_task_and_the_summary_before(confined: Place) -> None:
+    own = "Sum up what was done, {file:/etc/passwd} and all."
+    left = [*LONG, Reply(text="Done.")]
+
+    def policy(request: ChatRequest) -> Reply:
+        return Reply(text="Nothing to say.") if request.prompt.startswith(own) else left.pop(0)
+
+    async with role_interception(InterceptionServerConfig()) as server:
+        harness = {**ON, "compaction_prompt": own}
+        run = await play(confined, policy, harness=harness, interception=server, prompt=TASK)
+    assert run.trace.ok, run.trace.errors
+    asked = [str(request.body["messages"][1]["content"]) for request in run.requests]
+    asked = [text.removeprefix(own) for text in asked if text.startswith(own)]
+    begun = f"\n\nThe following is the conversation history:\n\n[User]: {TASK}\n"
+    before = f"{begun}\n[User]: {HEAD}\n\n[Assistant]: Nothing to say.\n"
+    first, *later = asked
+    assert first.startswith(begun)
+    assert HEAD not in first
+    assert later
+    assert [text.startswith(before) and text.count(HEAD) == 1 for text in later] == [True] * len(later)
+
+
 async def test_a_user_may_leave_the_task_to_the_summaries(confined: Place) -> None:
     policy, _ = saying(*LONG, Reply(text="Done."))
     async with role_interception(InterceptionServerConfig()) as server:
@@ -119,7 +141,7 @@ async def test_behind_a_refused_request_neither_the_task_nor_what_opencode_repea
     confined: Place,
 ) -> None:
     policy, _ = saying(Reply(text="First."), *LONG, Reply(text="Second."))
-    harness, window = {"disable_compaction": False}, {"context_window": WINDOW}
+    harness, window = {**ON, "context_window": 10 * WINDOW}, {"context_window": WINDOW}
     async with (
         role_interception(InterceptionServerConfig()) as server,
         conversation(confined, policy, harness=harness, server=window, interception=server) as (talk, model),

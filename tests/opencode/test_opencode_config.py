@@ -61,7 +61,7 @@ def test_a_dead_connection_is_given_up_where_the_call_can_be_sent_again() -> Non
     )
     options = config["provider"]["intercepted"]["options"]
     assert (options["headerTimeout"], options["chunkTimeout"]) == (600_000, 60_000)
-    assert config["plugin"][0][1] == {"repeats": True, "task": True}
+    assert config["plugin"][0][1] == {"repeats": True, "task": True, "summary": None}
 
 
 def test_no_other_provider_and_no_background_work_is_on() -> None:

@@ -104,10 +104,11 @@ class OpenCodeHarnessConfig(HarnessConfig):
     as the renderer of a training client can; with any other client, in tasks that begin with a picture."""
     context_window: PositiveInt | Literal["auto"] | None = None
     """Tokens of the model's window; `auto`: what the endpoint's list of models says. Each answer's limit is lowered to
-    what fits behind its prompt then. None: it is sent as it is, 32,000 without `--sampling.max-tokens`."""
+    what fits behind its prompt then. None: it is sent as it is, 32,000 without `--sampling.max-tokens`; with compaction
+    the same as `auto`."""
     disable_compaction: bool = True
-    """Never summarise the history: a full context window then ends the rollout as `max_total_tokens`. With false and a
-    known `context_window`, OpenCode summarises before the window is full; with false alone, once it was refused."""
+    """Never summarise the history: a full context window then ends the rollout as `max_total_tokens`. With false,
+    OpenCode summarises before the window is full where its size is known, and else once a request was refused."""
     window_reserve: PositiveInt | None = None
     """Tokens of a known window that OpenCode keeps free for the next tool results and answer: it summarises once a call
     used the rest. None: a quarter of the window, at most 20,000. Without effect while compaction is disabled."""
@@ -115,6 +116,9 @@ class OpenCodeHarnessConfig(HarnessConfig):
     """Where the history is summarised, what a conversation's user said first stands before each summary, word for word
     and with its pictures, and at the head of what is summarised. A sub-agent's is its own prompt. False: only the
     summaries say it."""
+    compaction_prompt: str | None = Field(None, min_length=1)
+    """What the model is asked for where the history is summarised; behind it follow the summary before, if there is
+    one, and the history as text. None: OpenCode's own words."""
     enable_interleaved: bool = True
     """Send the model's reasoning back to it in `reasoning_content`."""
     provider_timeout: FiniteFloat = Field(3600.0, gt=0)
@@ -156,6 +160,12 @@ class OpenCodeHarnessConfig(HarnessConfig):
     def echo_rules(self) -> EchoRules:
         """Return what OpenCode makes of its model's answers when it sends them back."""
         return OpenCodeEcho()
+
+    @model_validator(mode="after")
+    def _compaction_asks_for_the_window(self) -> "OpenCodeHarnessConfig":
+        if not self.disable_compaction and self.context_window is None:
+            self.context_window = "auto"
+        return self
 
     @model_validator(mode="after")
     def _reserve_within_window(self) -> "OpenCodeHarnessConfig":
@@ -242,6 +252,7 @@ def build_config(
         images: whether the model can be shown images; OpenCode otherwise says to it that it cannot.
         window: tokens of the model's window, by which OpenCode plans its compaction; None: it is not known.
     """
+    plugin = {"repeats": repeats, "task": config.compaction_keeps_task, "summary": config.compaction_prompt}
     agent: dict[str, Any] = {"tools": dict.fromkeys(config.disabled_tools or [], False)}
     if config.system_prompt is not None and config.system_prompt_mode == "replace":
         agent["prompt"] = config.system_prompt
@@ -250,7 +261,7 @@ def build_config(
         "small_model": f"{PROVIDER}/{model}",
         "enabled_providers": [PROVIDER],
         "provider": {PROVIDER: _provider(config, model, endpoint, secret, repeats, images)},
-        "plugin": [[f"{STATE_URL}/plugin.js", {"repeats": repeats, "task": config.compaction_keeps_task}]],
+        "plugin": [[f"{STATE_URL}/plugin.js", plugin]],
         "agent": {"title": {"disable": True}, "build": agent},
         "permission": _PERMISSIONS,
         "compaction": {"auto": not config.disable_compaction, "prune": False},

@@ -65,6 +65,12 @@ function withTask(tasks, session, messages, summarised) {
   return [{ info: first.info, parts: joined }, ...others]
 }
 
+async function lastSummary(client, sessionID) {
+  const { data } = await client.session.messages({ path: { id: sessionID } })
+  const made = data?.findLast(({ info }) => info.summary && info.role === "assistant" && info.finish && !info.error)
+  return made ? [{ info: { ...made.info, role: "user" }, parts: [{ type: "text", text: HEAD }] }, made] : []
+}
+
 async function closeMemory() {
   for (const library of LIBRARIES) {
     try {
@@ -143,9 +149,9 @@ const BEGUN = takeBegun()
 const SYSTEMS = new Map(BEGUN.map(([session, { system }]) => [session, [system]]))
 const TASKS = new Map(BEGUN.flatMap(([session, { task }]) => (task.length ? [[session, task]] : [])))
 
-async function server(_input, options) {
+async function server({ client }, options) {
   const keys = new Map()
-  const summarised = new Set()
+  const summarised = new Map()
   sortSearches()
   const { append } = JSON.parse(readFileSync(join(HERE, "plugin.json"), "utf8"))
   return {
@@ -158,13 +164,17 @@ async function server(_input, options) {
     "experimental.chat.messages.transform": async (_input, output) => {
       const said = output.messages.filter((message) => !isMarker(message))
       const session = said[0]?.info.sessionID
-      const whole = options?.task && session ? withTask(TASKS, session, said, summarised.delete(session)) : said
-      output.messages.splice(0, output.messages.length, ...whole)
+      const earlier = summarised.get(session)
+      summarised.delete(session)
+      const whole = [...(earlier ?? []), ...said]
+      output.messages.splice(0, output.messages.length, ...(options?.task && session ? withTask(TASKS, session, whole, !!earlier) : whole))
       if (session && options?.repeats) keys.set(session, crypto.randomUUID())
     },
-    // The messages that are asked for next are those that a summary is made of.
-    "experimental.session.compacting": async ({ sessionID }) => {
-      summarised.add(sessionID)
+    // The messages that are asked for next are those that a summary is made of. OpenCode gives the summary before to
+    // its own words only.
+    "experimental.session.compacting": async ({ sessionID }, output) => {
+      summarised.set(sessionID, options?.summary ? await lastSummary(client, sessionID) : [])
+      if (options?.summary) output.prompt = options.summary
     },
     // Commands of the agent have their own home, and git as it is; OpenCode itself started without both.
     "shell.env": async (_input, output) => {
