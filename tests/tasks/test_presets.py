@@ -74,6 +74,16 @@ def test_an_option_below_a_table_leaves_the_other_defaults_as_they_are(ident: st
     assert loaders.resolve_env_config(saved) == found
 
 
+@pytest.mark.parametrize("ident", [*DEFAULTS, "opencode-deepdive", "opencode-swe", "opencode-rlm"])
+def test_compaction_is_one_option_away(ident: str) -> None:
+    """The window is asked of the endpoint then, and the defaults stay."""
+    off, on = config(ident), config(ident, agent={"harness": {"disable_compaction": False}})
+    assert (off.agent.harness.context_window, on.agent.harness.context_window) == (None, "auto")
+    assert on.agent.harness.disabled_tools == off.agent.harness.disabled_tools
+    known = {"harness": {"disable_compaction": False, "context_window": 9000}}
+    assert config(ident, agent=known).agent.harness.context_window == 9000
+
+
 @pytest.mark.parametrize("ident", ["opencode-deepdive", "opencode-swe"])
 def test_another_dataset_has_other_splits(ident: str) -> None:
     assert config(ident).taskset.dataset_split is not None

@@ -91,9 +91,9 @@ def same_ids(policy: Policy) -> Policy:
     return answer
 
 
-async def play(config: OpenCodeEnvConfig, policy: Policy, **options: Any) -> Played:
-    """Run an environment against a scripted model."""
-    async with ScriptedModel(same_ids(policy)) as model:
+async def play(config: OpenCodeEnvConfig, policy: Policy, window: int | None = None, **options: Any) -> Played:
+    """Run an environment against a scripted model with a window of so many tokens."""
+    async with ScriptedModel(same_ids(policy), context_window=window) as model:
         client = EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY")
         played = await episodes(config, client, **options)
     by_trace: dict[str, list[RecordedRequest]] = {}

@@ -230,7 +230,7 @@ def rollout_metrics(trace: AnyTrace) -> dict[str, float]:
 _MAX_LOG_BYTES = 64 * 1024 * 1024
 """Cap of the log file that `log_dir` keeps per rollout."""
 MARKER = "opencode-env: go on"
-"""A message that OpenCode's plugin takes out of every request: without one OpenCode does not go on with a session."""
+"""A message that OpenCode's plugin puts in no place of its own: without one OpenCode does not go on with a session."""
 CODE_VARIABLE = "OPENCODE_ENV_CODE"
 """Environment variable of OpenCode with the code of this run, of which its plugin makes the mark of its model calls."""
 

@@ -65,9 +65,13 @@ function withTask(tasks, session, messages, summarised) {
   return [{ info: first.info, parts: joined }, ...others]
 }
 
-async function lastSummary(client, sessionID) {
+async function lastMessage(client, sessionID, wanted) {
   const { data } = await client.session.messages({ path: { id: sessionID } })
-  const made = data?.findLast(({ info }) => info.summary && info.role === "assistant" && info.finish && !info.error)
+  return data?.findLast(({ info }) => wanted(info))
+}
+
+async function lastSummary(client, sessionID) {
+  const made = await lastMessage(client, sessionID, (info) => info.role === "assistant" && info.summary && info.finish && !info.error)
   return made ? [{ info: { ...made.info, role: "user" }, parts: [{ type: "text", text: HEAD }] }, made] : []
 }
 
@@ -136,9 +140,10 @@ function sortSearches() {
 // The settings of this process's engine (launch.sh) are not for the programs that the agent starts.
 for (const name of Object.keys(process.env)) if (/^BUN_(JSC|RUNTIME)_/.test(name)) delete process.env[name]
 
-// With this message a session is let go on from a turn of it that was kept; the model never sees it.
+// With this message a session is let go on from a turn of it that was kept. It says nothing: what is stored of it is the
+// user's last message, as that was. A message of its own would change what OpenCode summarises, and what it keeps.
 const MARKER = "opencode-env: go on"
-const isMarker = ({ info, parts }) => info.role === "user" && parts.some((part) => part.type === "text" && part.text.trim() === MARKER)
+const isMarker = (parts) => parts.some((part) => part.type === "text" && part.text.trim() === MARKER)
 
 // OpenCode may start a plugin more than once.
 await closeMemory()
@@ -160,13 +165,19 @@ async function server({ client }, options) {
       const kept = sessionID ? keepSystem(SYSTEMS, sessionID, transformed) : transformed
       output.system.splice(0, output.system.length, ...kept)
     },
+    "chat.message": async ({ sessionID }, { message, parts }) => {
+      if (!isMarker(parts)) return
+      parts.splice(0)
+      const last = await lastMessage(client, sessionID, ({ role }) => role === "user")
+      const { agent, model } = message
+      Object.assign(message, last?.info, { agent, model })
+    },
     // Called once for a step of a session; the headers are asked for on every try of it.
     "experimental.chat.messages.transform": async (_input, output) => {
-      const said = output.messages.filter((message) => !isMarker(message))
-      const session = said[0]?.info.sessionID
+      const session = output.messages[0]?.info.sessionID
       const earlier = summarised.get(session)
       summarised.delete(session)
-      const whole = [...(earlier ?? []), ...said]
+      const whole = [...(earlier ?? []), ...output.messages]
       output.messages.splice(0, output.messages.length, ...(options?.task && session ? withTask(TASKS, session, whole, !!earlier) : whole))
       if (session && options?.repeats) keys.set(session, crypto.randomUUID())
     },
