@@ -61,7 +61,7 @@ def locked(lock: Path, names: tuple[str, ...]) -> list[str]:
 
 def make_environment(checkout: Path, python: str) -> None:
     """Everything installed that the trial imports."""
-    verifiers = locked(ROOT / "uv.lock", ("verifiers", "renderers", "prime-pydantic-config"))
+    verifiers = locked(ROOT / "uv.lock", ("verifiers", "renderers", "prime-pydantic-config", "ray"))
     theirs = locked(checkout / "uv.lock", AS_LOCKED)
     uv("venv", "--quiet", "--allow-existing", "--python", python, str(ENVIRONMENT))
     install = ["pip", "install", "--quiet", "--python", str(ENVIRONMENT)]
@@ -84,7 +84,7 @@ def main() -> int:
         "parts",
         nargs="*",
         metavar="PART",
-        help="of files (no rollout), step, recursion, turns, faults, stale, evals (default: all)",
+        help="of files (no rollout), step, recursion, turns, faults, stale, evals, cluster (default: all)",
     )
     options = parser.parse_args()
     make_environment(options.prime_rl.resolve(), options.python)

@@ -32,6 +32,7 @@ PARTS: dict[str, Callable[[Report, Path], Coroutine[Any, Any, None]]] = {
     "faults": stepping.faults,
     "stale": stepping.stale,
     "evals": evaluating.evals,
+    "cluster": stepping.cluster,
 }
 
 

@@ -1,7 +1,7 @@
 """Our configuration files as prime-rl reads them: `configs/rl` as they are, `configs/eval` as sources of its evals."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,14 @@ def refused_evals() -> Iterator[tuple[str, str | None]]:
 
 
 def trial(
-    name: str, directory: Path, url: str, port: int, rows: Path, keep: Path | None = None, **agent: Any
+    name: str,
+    directory: Path,
+    url: str,
+    port: int,
+    rows: Path,
+    keep: Path | None = None,
+    cluster: Mapping[str, Any] | None = None,
+    **agent: Any,
 ) -> RLConfig:
     """`configs/rl/NAME.toml` for this machine: confined local sandboxes, the trial's engine, groups of four.
 
@@ -51,6 +58,7 @@ def trial(
         port: of the environment server.
         rows: the dataset.
         keep: folder in which every turn is kept; None: no turn is.
+        cluster: the source's `cluster`; None: none.
         agent: further fields of the agent's seat.
     """
     document = read(ROOT / "configs" / "rl" / f"{name}.toml")
@@ -68,4 +76,6 @@ def trial(
     source["env"]["taskset"] = {"id": "opencode-env", "dataset": str(rows)}
     if keep is not None:
         source["env"]["turns"] = {"keep": str(keep)}
+    if cluster is not None:
+        source["env"]["cluster"] = cluster
     return RLConfig.model_validate(document)

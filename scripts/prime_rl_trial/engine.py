@@ -105,8 +105,8 @@ class Engine:
         return web.Response()
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
-        """Its base URL."""
+    async def serving(self, host: str) -> AsyncIterator[str]:
+        """Its base URL at an address of this machine."""
         app = web.Application(client_max_size=1 << 28)
         app.router.add_post("/inference/v1/generate", self.generate)
         app.router.add_get("/v1/models", self.models)
@@ -114,7 +114,7 @@ class Engine:
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+            await web.TCPSite(runner, host, 0).start()
+            yield f"http://{host}:{runner.addresses[0][1]}/v1"
         finally:
             await runner.cleanup()

@@ -1,17 +1,20 @@
 """Rollouts of ours in prime-rl's hands: a step that trains, sub traces, failures, groups that are too old."""
 
 import asyncio
+import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 from opencode_runs.trainable.samples import training_samples
 from opencode_runs.turns.kept import kept_turns
 from prime_rl.configs.rl import RLConfig
@@ -20,12 +23,15 @@ from prime_rl.orchestrator.packing import BatchPacker
 from prime_rl.orchestrator.types import TrainBatch
 from rollout_sandbox.conformance.subject import until
 
+from examples.cluster.nodes import cluster_nodes, cluster_variables, own_address
 from scripts.prime_rl_trial.configurations import WORKERS, trial
 from scripts.prime_rl_trial.counts import Counts, count
 from scripts.prime_rl_trial.engine import Engine, save_tokenizer
 from scripts.prime_rl_trial.learning import Learner, Served, learner, serving
 from scripts.prime_rl_trial.report import Report
 
+NODES = 2
+"""Of the cluster, and its most workers."""
 PLAIN = {"id": "plain", "question": "Count the letters of the word tree.", "answer": "4"}
 FAULTY: list[dict[str, Any]] = [
     {"id": "refused", "question": "REFUSE: the engine does not take it.", "answer": "4"},
@@ -52,7 +58,13 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    name: str, work: Path, rows: list[dict[str, Any]] | Path, keep: Path | None = None, **agent: Any
+    name: str,
+    work: Path,
+    rows: list[dict[str, Any]] | Path,
+    keep: Path | None = None,
+    cluster: Mapping[str, Any] | None = None,
+    host: str = "127.0.0.1",
+    **agent: Any,
 ) -> AsyncIterator[Stage]:
     """Engine, environment server and learner for `configs/rl/NAME.toml`, over these rows or kept turns."""
     save_tokenizer(work / "tokenizer")
@@ -64,8 +76,8 @@ async def stage(
         dataset.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    async with engine.serving() as url:
-        config = trial(name, engine.directory, url, port, dataset, keep, **agent)
+    async with engine.serving(host) as url:
+        config = trial(name, engine.directory, url, port, dataset, keep, cluster, **agent)
         async with serving(config, work / "configs") as served, learner(config, work / "run") as learning:
             yield Stage(engine, config, served, learning, work / "run")
 
@@ -81,6 +93,38 @@ async def one_step(report: Report, work: Path) -> None:
     report.holds(
         "its agents have ended with the run", now.served.agents() == 0, f"{len(now.served.seen)} programs seen"
     )
+
+
+async def cluster(report: Report, work: Path) -> None:
+    """A batch from `configs/rl/opencode.toml` with its source on a Ray cluster: two nodes, one set of workers."""
+    variables = cluster_variables()
+    os.environ |= variables
+    async with cluster_nodes(NODES, 2, variables) as address:
+        options = {"type": "ray", "address": address, "per_worker": 2, "max_workers": NODES}
+        async with stage("opencode", work, [PLAIN], cluster=options, host=own_address()) as now:
+            batch = await _batch(now)
+            workers = {one.pid for one in _below(psutil.Process()) if _command(one).startswith("ray::RayWorker")}
+            said = f"{len(workers)} workers for {WORKERS} processes of the server"
+            report.holds("one set of workers for a source", len(workers) == NODES, said)
+            traces = [trace for episode in now.learner.episodes for trace in episode.traces]
+            places = Counter(trace.info["agent"]["node"] for trace in traces)
+            report.holds("rollouts were played on all nodes", len(places) == NODES, dict(places))
+            _counted(report, now, {"agent": 8})
+            report.holds("a step's batch", len(batch.samples) == 8, f"{len(batch.samples)} samples of 8 rollouts")
+            _packed(report, now, batch)
+        await until(lambda: not any("opencode" in _command(one) for one in _below(psutil.Process())))
+        report.holds("its agents have ended with the run", True)
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    found: list[psutil.Process] = process.children(recursive=True)
+    return found
+
+
+def _command(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
 
 
 async def recursion(report: Report, work: Path) -> None:
