@@ -34,7 +34,7 @@ async def ask(child: asyncio.subprocess.Process, what: str) -> dict[str, Any]:
     return said
 
 
-def cpu_seconds(pid: int) -> float:
-    """What a process used, without its children."""
+def cpu_seconds(pid: int, *, ended: bool = False) -> float:
+    """What a process used, without its children, or with those that `ended` and were waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11 : 15 if ended else 13])) / os.sysconf("SC_CLK_TCK")
