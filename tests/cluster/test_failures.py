@@ -14,20 +14,25 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
-from opencode_env.scripted_model import SamplesPolicy, ScriptPolicy
+from opencode_env.samples import load_samples
+from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptPolicy
+from opencode_env.scripted_model.policy import ChatRequest
 
 from tests.support.held_model import HeldModel
 from tests.support.ray_nodes import RayNode, RayNodes, ray_nodes
-from tests.support.replies import python
+from tests.support.replies import bash, python
 from tests.support.sizes import WHOLE, size
 from tests.support.user_home import FinishedEvaluation, RunningEvaluation, UserHome
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
-SAMPLES = ["arithmetic-orders", "pig-latin", "cone-volume", "quadratic-roots"]
+SAMPLES = ["arithmetic-orders", "pig-latin", "cone-volume", "quadratic-roots", "write-roman", "csv-report"]
+SAMPLES += ["fix-median", "count-errors"]
+AT_ONCE = 4
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
@@ -44,9 +49,17 @@ async def playing(
 ) -> AsyncIterator[RunningEvaluation]:
     """A run of so many samples, two of which a worker plays, once all of them have asked the model."""
     cluster = ["--env.cluster.type", "ray", "--env.cluster.address", nodes.address, "--env.cluster.per-worker", "2"]
-    arguments = ["opencode-env", "--select.include.ids", json.dumps(SAMPLES[:rollouts]), "-c", "4", *cluster, *options]
+    arguments = [
+        "opencode-env",
+        "--select.include.ids",
+        json.dumps(SAMPLES[:rollouts]),
+        "-c",
+        str(AT_ONCE),
+        *cluster,
+        *options,
+    ]
     async with home.running("run", model.base_url, *arguments, env=nodes.variables) as evaluation:
-        await until(lambda: len(model.held) == rollouts or evaluation.process.poll() is not None)
+        await until(lambda: len(model.held) == min(rollouts, AT_ONCE) or evaluation.process.poll() is not None)
         assert evaluation.process.poll() is None, evaluation.log
         yield evaluation
 
@@ -80,7 +93,7 @@ LOSSES = {"raylet": kill_raylet, "worker": kill_worker, "network": cut_off}
 def scored_again(finished: FinishedEvaluation, node: RayNode) -> None:
     """All samples are solved, by one trace each; two of them after a try that the node lost."""
     lost = 0
-    for sample in SAMPLES:
+    for sample in SAMPLES[:4]:
         episode = finished.episode(sample)
         assert [trace.reward for trace in episode.traces] == [1.0]
         assert episode.traces[0].info["agent"]["exit_code"] == 0
@@ -194,3 +207,105 @@ async def test_a_node_that_cannot_start_a_worker_ends_the_run(
     assert "a worker cannot be started" in finished.log or "no worker was ready" in finished.log, finished.log
     assert finished.episodes == []
     await nothing_runs(home, nodes)
+
+
+@whole
+@pytest.mark.parametrize("what", ["gcs/gcs_server", ""])
+async def test_a_lost_head_ends_the_run_without_a_score(home: UserHome, tmp_path: Path, what: str) -> None:
+    # Ray's own programs, the driver's part among them, end themselves so long after they last heard of the head.
+    variables = {"RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
+    with ray_nodes(tmp_path / "nodes", 2, variables=variables) as nodes:
+        async with held(nodes) as model, playing(home, nodes, model, 4, "--env.retries.max-retries", "1") as evaluation:
+            nodes.head.kill(what)
+            finished = await evaluation.finish()
+        assert finished.exit_code != 0, finished.log
+        assert [trace for episode in finished.episodes for trace in episode.traces] == []
+        await nothing_runs(home, nodes)
+
+
+GREEDY = "held = []\nwhile True:\n    held.append(bytearray(16 << 20))"
+SWARM = """
+import os, time
+for _ in range(500):
+    if os.fork() == 0:
+        held = bytearray(24 << 20)
+        time.sleep(20)
+        os._exit(0)
+for _ in range(500):
+    os.wait()
+"""
+
+
+HOARD = "import time\nheld = []\nwhile True:\n    held.append(bytearray(8 << 20))\n    time.sleep(0.01)"
+(QUESTION,) = [sample.question for sample in load_samples() if sample.id == SAMPLES[0]]
+
+
+def is_greedy(request: ChatRequest) -> bool:
+    """Whether it is the first sample's agent that asks."""
+    return QUESTION in request.prompt
+
+
+class GreedyAndOthers:
+    """Solves the samples, but for the first, whose agent takes all memory that it gets, and then is done."""
+
+    def __init__(self, program: str) -> None:
+        self.samples, self.greedy = (
+            SamplesPolicy(1.0),
+            ScriptPolicy.of(bash(f"python3 -c '{program}'; true"), Reply(text="done")),
+        )
+
+    def __call__(self, request: ChatRequest, /) -> Reply:
+        return (self.greedy if is_greedy(request) else self.samples)(request)
+
+
+LIMITED = ["--env.sandbox.max-memory", "256MiB", "--env.cluster.memory", "2GiB"]
+MONITOR = {"RAY_memory_monitor_refresh_ms": "250"}
+
+
+@whole
+@pytest.mark.parametrize("program", [GREEDY, SWARM], ids=["one", "many"])
+@pytest.mark.parametrize("monitor", [True, False])
+async def test_an_agent_that_takes_all_memory_gets_neither_a_try_nor_its_neighbours(
+    home: UserHome, tmp_path: Path, program: str, monitor: bool
+) -> None:
+    with ray_nodes(tmp_path / "nodes", 1, memory=3 << 30, variables=MONITOR if monitor else {}) as nodes:
+        model = HeldModel(
+            GreedyAndOthers(program),
+            lambda request: not is_greedy(request) or request.body.messages[-1].role == "tool",
+            host=nodes.host,
+        )
+        # With the monitor off nothing but the node's own memory ends what the agent takes.
+        options = ["--env.retries.max-retries", "1", *(LIMITED if monitor else [])]
+        async with model, playing(home, nodes, model, 2, *options) as evaluation:
+            (worker,) = nodes.nodes[0].workers
+            model.released.set()
+            finished = await evaluation.finish()
+            assert f"process {worker}," in finished.log
+    assert finished.exit_code == 0, finished.log
+    assert [episode.errors for episode in finished.episodes] == [[], []]
+    greedy, other = (finished.trace(sample) for sample in SAMPLES[:2])
+    assert (greedy.reward, other.reward) == (0.0, 1.0)
+    assert finished.log.count("a worker is ready") == 1
+
+
+@whole
+async def test_a_worker_that_ray_ends_for_memory_is_not_tried_again(home: UserHome, tmp_path: Path) -> None:
+    with ray_nodes(tmp_path / "nodes", 2, memory=3 << 30, variables=MONITOR) as nodes:
+        node = nodes.nodes[0]
+        options = [*LIMITED, "--env.retries.max-retries", "1"]
+        async with held(nodes) as model, playing(home, nodes, model, 4, *options) as run:
+            # Whatever else a node runs takes its memory; Ray ends workers for it.
+            with subprocess.Popen([*node.enter, sys.executable, "-S", "-c", HOARD], stdout=subprocess.PIPE) as hoard:
+                await until(lambda: not node.workers)
+                hoard.kill()
+            model.released.set()
+            finished = await run.finish()
+        lost = [episode for episode in finished.episodes if episode.errors]
+        assert len(lost) == 2
+        for episode in lost:
+            (error,) = episode.errors
+            assert error.type == "NodeMemoryError"
+            assert node.address in error.message
+            assert list(episode.traces) == []
+        assert [trace.reward for e in finished.episodes if not e.errors for trace in e.traces] == [1.0] * 2
+        await nothing_runs(home, nodes)

@@ -226,7 +226,9 @@ class RayNodes:
             stack.callback(wait_until, lambda: _removed(group))
             (group / "memory.limit_in_bytes").write_text(str(memory))
             # What looks for the machine's memory finds the group's.
-            inside = f'echo $$ > {group}/cgroup.procs; mount --bind {group} {_MEMORY}; exec "$@"'
+            aside = node.home.temporary
+            inside = f"echo $$ > {group}/cgroup.procs; mount --bind {group} {aside}; umount -l {_MEMORY}; "
+            inside += f'mount --bind {aside} {_MEMORY}; umount {aside}; exec "$@"'
             node.group = group
             node.enter += ["unshare", "--mount", "sh", "-c", inside, "sh"]
         stack.callback(node.remove)
