@@ -32,7 +32,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
 SAMPLES = ["arithmetic-orders", "pig-latin", "cone-volume", "quadratic-roots", "write-roman", "csv-report"]
 SAMPLES += ["fix-median", "count-errors"]
-AT_ONCE = 4
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
@@ -45,21 +44,21 @@ def nodes(light_opencode: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @asynccontextmanager
 async def playing(
-    home: UserHome, nodes: RayNodes, model: HeldModel, rollouts: int, *options: str
+    home: UserHome, nodes: RayNodes, model: HeldModel, rollouts: int, *options: str, held: int = 0
 ) -> AsyncIterator[RunningEvaluation]:
-    """A run of so many samples, two of which a worker plays, once all of them have asked the model."""
+    """A run of so many samples, two of which a worker plays, once all of them, or so many, wait for the model."""
     cluster = ["--env.cluster.type", "ray", "--env.cluster.address", nodes.address, "--env.cluster.per-worker", "2"]
     arguments = [
         "opencode-env",
         "--select.include.ids",
         json.dumps(SAMPLES[:rollouts]),
         "-c",
-        str(AT_ONCE),
+        "4",
         *cluster,
         *options,
     ]
     async with home.running("run", model.base_url, *arguments, env=nodes.variables) as evaluation:
-        await until(lambda: len(model.held) == min(rollouts, AT_ONCE) or evaluation.process.poll() is not None)
+        await until(lambda: len(model.held) == (held or rollouts) or evaluation.process.poll() is not None)
         assert evaluation.process.poll() is None, evaluation.log
         yield evaluation
 
@@ -269,15 +268,12 @@ async def test_an_agent_that_takes_all_memory_gets_neither_a_try_nor_its_neighbo
     home: UserHome, tmp_path: Path, program: str, monitor: bool
 ) -> None:
     with ray_nodes(tmp_path / "nodes", 1, memory=3 << 30, variables=MONITOR if monitor else {}) as nodes:
-        model = HeldModel(
-            GreedyAndOthers(program),
-            lambda request: not is_greedy(request) or request.body.messages[-1].role == "tool",
-            host=nodes.host,
-        )
+        model = HeldModel(GreedyAndOthers(program), lambda request: not is_greedy(request), host=nodes.host)
         # With the monitor off nothing but the node's own memory ends what the agent takes.
         options = ["--env.retries.max-retries", "1", *(LIMITED if monitor else [])]
-        async with model, playing(home, nodes, model, 2, *options) as evaluation:
+        async with model, playing(home, nodes, model, 2, *options, held=1) as evaluation:
             (worker,) = nodes.nodes[0].workers
+            await until(lambda: f": task={SAMPLES[0]} " in evaluation.log or evaluation.process.poll() is not None)
             model.released.set()
             finished = await evaluation.finish()
             assert f"process {worker}," in finished.log
