@@ -180,3 +180,41 @@ def test_a_change_of_history_beside_compactions_is_still_a_fork(tmp_path: Path) 
     fork = {"message": 3, "turn": 2, "role": "tool", "how": "other"}
     spoilt = sectioned(lambda nodes, record: record.update(forks=1, first=[fork]))
     assert main([str(run(tmp_path, spoilt)), "--check"]) == 1
+
+
+def begins_again(nodes: Nodes, record: Record) -> None:
+    """Another first message, which its section ends with."""
+    other = {"parent": 0} | {key: value for key, value in nodes[1].items() if key != "parent"}
+    nodes += [other, copy.deepcopy(nodes[19]) | {"parent": 20}]
+    record["sections"][0].update(last=21, tokens=None)
+
+
+def changes_a_result(nodes: Nodes, record: Record) -> None:
+    nodes += [copy.deepcopy(nodes[13]), copy.deepcopy(nodes[14]) | {"parent": 20}]
+    record["sections"][1].update(last=21, tokens=None)
+
+
+@pytest.mark.parametrize("change", [begins_again, changes_a_result])
+def test_what_an_agent_changes_in_a_section_is_a_fork_and_no_damage(
+    change: Callable[[Nodes, Record], None], tmp_path: Path
+) -> None:
+    fork = {"message": 3, "turn": 2, "role": "tool", "how": "other"}
+
+    def forks(nodes: Nodes, record: Record) -> None:
+        record.update(forks=1, first=[fork])
+        change(nodes, record)
+
+    [found] = inspect([write_run(tmp_path / "run", [episode("a", sectioned(forks))])]).traces
+    assert Flaw.FORKS in found.findings
+    assert Flaw.SECTIONS not in found.findings
+
+
+def test_a_conversation_whose_first_call_was_refused_begins_with_its_summary(tmp_path: Path) -> None:
+    def refused(nodes: Nodes, record: Record) -> None:
+        record["summaries"][0].update(planned=False)
+        del record["sections"][0]
+        for number in (2, 4):
+            nodes[number].update(sampled=False, mask=[False] * len(nodes[number]["mask"]), logprobs=[])
+
+    [found] = inspect([write_run(tmp_path / "run", [episode("a", sectioned(refused))])]).traces
+    assert Flaw.SECTIONS not in found.findings

@@ -387,10 +387,10 @@ def _otherwise_recorded(trace: TraceRecord, parts: Sequence[Part]) -> Iterator[s
     begun = Counter((section.conversation, section.summary) for section in history.sections)
     named = {section.conversation for section in history.sections}
     for conversation in sorted(named | {summary.conversation for summary in history.summaries}):
-        wanted = {
-            None,
-            *(at for at, one in enumerate(history.summaries) if one.used and one.conversation == conversation),
-        }
+        made = {at: one for at, one in enumerate(history.summaries) if one.conversation == conversation}
+        wanted = {None, *(at for at, one in made.items() if one.used)}
+        if made and not made[min(made)].planned and not begun[conversation, None]:  # its first call was refused
+            wanted.remove(None)
         for summary in wanted:
             if begun[conversation, summary] != 1:
                 what = "its beginning" if summary is None else f"summary {summary}"
@@ -409,10 +409,12 @@ def _disagreeing(trace: TraceRecord, parts: Sequence[Part], history: HistoryReco
         if usage is not None and section.tokens not in (None, usage.input_tokens + usage.completion_tokens):
             yield f"{section.tokens:,} tokens up to message node {section.last}, whose call counted others"
     listed = {number for part in parts for number in part.answers}
-    for path in branch_paths(trace):
-        missing = [number for number in path if trace.nodes[number].sampled and number not in listed]
-        if missing and not listed.isdisjoint(path):
-            yield f"message node {missing[0]} is an answer of no section"
+    answers = ([number for number in path if trace.nodes[number].sampled] for path in branch_paths(trace))
+    missing = [[one for one in path if one not in listed] for path in answers if not listed.isdisjoint(path)]
+    # A fork leaves answers behind, of which the newest branch of its section says nothing.
+    yield from (
+        f"message node {path[0]} is an answer of no section" for path in [*filter(None, missing)][history.forks :]
+    )
 
 
 def _of_nodes(

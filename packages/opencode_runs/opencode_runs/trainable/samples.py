@@ -107,8 +107,8 @@ def _answers(trace: NodeGraph, first: int, last: int) -> tuple[int, ...]:
     nodes = trace.nodes
     if not 0 <= first <= last < len(nodes) or not nodes[last].sampled:
         return ()
-    answers = [number for number in _path([node.parent for node in nodes], last) if nodes[number].sampled]
-    return tuple(answers[answers.index(first) :]) if first in answers else ()
+    path = _path([node.parent for node in nodes], last)
+    return tuple(number for number in path if number >= first and nodes[number].sampled)  # it may have forked before
 
 
 def trained_branches(trace: NodeGraph, paths: Sequence[tuple[int, ...]]) -> list[TrainedBranch]:
