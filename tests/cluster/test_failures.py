@@ -304,4 +304,4 @@ async def test_a_worker_that_ray_ends_for_memory_is_not_tried_again(home: UserHo
             assert node.address in error.message
             assert list(episode.traces) == []
         assert [trace.reward for e in finished.episodes if not e.errors for trace in e.traces] == [1.0] * 2
-        await nothing_runs(home, nodes)
+        await until(lambda: not nodes.playing)
