@@ -5,6 +5,7 @@ In every way to fail: no score comes from what was lost, its next try is another
 no agent, sandbox or worker is left.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -24,9 +25,10 @@ from opencode_env.scripted_model.policy import ChatRequest
 from tests.support.held_model import HeldModel
 from tests.support.ray_nodes import RayNode, RayNodes, ray_nodes
 from tests.support.replies import bash, python
+from tests.support.served_env import served
 from tests.support.sizes import WHOLE, size
 from tests.support.user_home import FinishedEvaluation, RunningEvaluation, UserHome
-from tests.support.waiting import until
+from tests.support.waiting import cancelled, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
@@ -220,6 +222,25 @@ async def test_a_lost_head_ends_the_run_without_a_score(home: UserHome, tmp_path
         assert finished.exit_code != 0, finished.log
         assert [trace for episode in finished.episodes for trace in episode.traces] == []
         await nothing_runs(home, nodes)
+
+
+@whole
+async def test_a_cancelled_rollout_ends_on_its_node_and_the_others_go_on(home: UserHome, nodes: RayNodes) -> None:
+    cluster = {"type": "ray", "address": nodes.address, "per_worker": 2}
+    fields = {"taskset": {"id": "opencode-env"}, "cluster": cluster}
+    async with held(nodes) as model, served(home, fields, env=nodes.variables) as server:
+        kept, dropped = (asyncio.ensure_future(server.run(sample, model, "m")) for sample in SAMPLES[:2])
+        await until(lambda: len(model.held) == 2)
+        assert len(nodes.sandboxes) == 2
+        await cancelled(dropped)
+        await until(lambda: len(nodes.sandboxes) == 1)
+        assert model.active == 1
+        model.released.set()
+        episode = await kept
+        assert [trace.reward for trace in episode.traces] == [1.0]
+        again = await server.run(SAMPLES[1], model, "m")
+        assert [trace.reward for trace in again.traces] == [1.0]
+    await nothing_runs(home, nodes)
 
 
 GREEDY = "held = []\nwhile True:\n    held.append(bytearray(16 << 20))"
