@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,10 @@ class HeldEngine:
         self.room, self.failure = room, failure or ClusterError("no room")
         self.starting, self.started, self.ended = 0, 0, list[int]()
         self.failing = list[Exception]()
+        self.deltas = list[dict[str, Any]]()
         self.held = asyncio.Event()
         self.held.set()
-        self.played: list[tuple[int, bytes, asyncio.Future[bytes]]] = []
+        self.played: list[tuple[int, bytes, asyncio.Future[tuple[str, bytes]]]] = []
 
     async def connect(self) -> None:
         pass
@@ -52,10 +53,12 @@ class HeldEngine:
         self.started += 1
         return Started(self.started - 1, "10.0.0.1", f"worker {self.started - 1}", self.here)
 
-    async def play(self, handle: Any, request: bytes) -> bytes:
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    async def play(self, handle: Any, request: bytes) -> AsyncGenerator[tuple[str, bytes], None]:
+        future: asyncio.Future[tuple[str, bytes]] = asyncio.get_running_loop().create_future()
         self.played.append((handle, request, future))
-        return await future
+        for delta in self.deltas:
+            yield "delta", pack(delta)
+        yield await future
 
     async def end(self, handle: Any) -> None:
         self.ended.append(handle)
@@ -63,10 +66,10 @@ class HeldEngine:
     async def close(self) -> None:
         assert len(self.ended) <= self.started
 
-    def answer(self, record: bytes) -> None:
+    def answer(self, kind: str, record: bytes) -> None:
         for _, _, future in self.played:
             if not future.done():
-                future.set_result(record)
+                future.set_result((kind, record))
 
     def workers(self) -> list[int]:
         return sorted(handle for handle, _, future in self.played if not future.done())
@@ -86,7 +89,7 @@ async def test_rollouts_are_packed_and_idle_workers_end() -> None:
         playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(5)]
         await until(lambda: len(engine.played) == 5)
         assert engine.workers() == [0, 0, 1, 1, 2]
-        engine.answer(pack(dump(EPISODE)))
+        engine.answer("episode", pack(dump(EPISODE)))
         episodes = await asyncio.gather(*playing)
         assert [episode.task.data.idx for episode, _ in episodes] == [7] * 5
         await until(lambda: sorted(engine.ended) == [0, 1, 2])
@@ -98,10 +101,10 @@ async def test_rollouts_wait_where_there_is_no_further_worker(room: int, options
     async with cluster(engine, per_worker=1, **options) as made:
         playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(4)]
         await until(lambda: len(engine.played) == 2)
-        engine.answer(pack(dump(EPISODE)))
+        engine.answer("episode", pack(dump(EPISODE)))
         await until(lambda: len(engine.played) == 4)
         assert engine.workers() == [0, 1]
-        engine.answer(pack(dump(EPISODE)))
+        engine.answer("episode", pack(dump(EPISODE)))
         await asyncio.gather(*playing)
     assert sorted(engine.ended) == [0, 1]
 
@@ -124,7 +127,7 @@ async def test_a_lost_worker_gets_no_further_rollout(kind: type[Exception]) -> N
         again = asyncio.ensure_future(made.play(b"request", ""))
         await until(lambda: len(engine.played) == 2)
         assert engine.workers() == [1]
-        engine.answer(pack(dump(EPISODE)))
+        engine.answer("episode", pack(dump(EPISODE)))
         await again
     assert engine.ended == [1]
 
@@ -138,29 +141,26 @@ async def test_a_cancelled_rollout_frees_its_place() -> None:
         dropped.cancel()
         await until(lambda: len(engine.played) == 2)
         assert engine.played[1][1] == b"second"
-        engine.answer(pack(dump(EPISODE)))
+        engine.answer("episode", pack(dump(EPISODE)))
         await waiting
 
 
 @pytest.mark.parametrize(
-    ("record", "words"),
-    [
-        ({"task": {"data": {"idx": "none"}}, "ok": "perhaps"}, "valid boolean"),
-        ({"failed": "no such task"}, "no such task"),
-    ],
+    ("kind", "record", "words"),
+    [("episode", pack({"ok": "perhaps"}), "valid boolean"), ("failed", b"no such task", "no such task")],
 )
-async def test_what_is_no_episode_is_an_error_of_that_rollout(record: dict[str, Any], words: str) -> None:
+async def test_what_is_no_episode_is_an_error_of_that_rollout(kind: str, record: bytes, words: str) -> None:
     engine = HeldEngine()
     async with cluster(engine) as made:
         playing = asyncio.ensure_future(made.play(b"request", ""))
         await until(lambda: len(engine.played) == 1)
-        engine.answer(pack(record))
+        engine.answer(kind, record)
         with pytest.raises(EnvError, match=words):
             await playing
         again = asyncio.ensure_future(made.play(b"request", ""))
         await until(lambda: len(engine.played) == 2)
         assert engine.workers() == [0]
-        engine.answer(pack(dump(EPISODE)))
+        engine.answer("episode", pack(dump(EPISODE)))
         await again
 
 
@@ -171,9 +171,9 @@ async def test_a_start_that_fails_beside_another_is_no_end() -> None:
     async with cluster(engine, per_worker=1) as made:
         playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(2)]
         await until(lambda: len(engine.played) == 1)
-        engine.answer(pack(dump(EPISODE)))
+        engine.answer("episode", pack(dump(EPISODE)))
         await until(lambda: len(engine.played) == 2)
-        engine.answer(pack(dump(EPISODE)))
+        engine.answer("episode", pack(dump(EPISODE)))
         await asyncio.gather(*playing)
     async with cluster(HeldEngine(0, RuntimeError("broken"))) as made:
         with pytest.raises(ClusterError, match="RuntimeError: broken"):
@@ -186,7 +186,7 @@ async def test_a_worker_lost_at_its_start_fails_those_that_it_would_have_played(
     async with cluster(engine, per_worker=2) as made:
         playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(3)]
         await until(lambda: len(engine.played) == 1)
-        engine.answer(pack(dump(EPISODE)))
+        engine.answer("episode", pack(dump(EPISODE)))
         await playing[2]
         assert [str(one.exception()) for one in playing[:2]] == ["gone", "gone"]
 

@@ -14,9 +14,10 @@ from verifiers.v1.env import Env
 from verifiers.v1.episode import EnvInfo, Episode
 from verifiers.v1.errors import EnvError
 from verifiers.v1.serve import env_config_data
+from verifiers.v1.serve.delta import LIST_FIELDS
 from verifiers.v1.serve.types import RunRequest
 from verifiers.v1.task import Task
-from verifiers.v1.trace import Error, TraceTask
+from verifiers.v1.trace import Error, TraceTask, WireTrace
 
 from opencode_env.cli_agent.features import Feature
 from opencode_env.cli_agent.traces import AnyTrace, agent_record, describe_failure, describe_rollout, shorten_tasks
@@ -26,6 +27,7 @@ from opencode_env.cluster.worker import versions
 from opencode_env.errors import ClusterError
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
+Watcher = Callable[[AnyTrace], None]
 
 
 def require_fit(features: Iterable[Feature], *, capped: bool) -> None:
@@ -88,16 +90,58 @@ def _keys(config: Any) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
+class _Watched:
+    """Shows whoever watches how the traces of an episode grow that is played elsewhere."""
+
+    def __init__(self, on_trace: Watcher | None, on_discard: Watcher | None) -> None:
+        self._on_trace, self._on_discard = on_trace, on_discard
+        self._heads: dict[str, dict[str, Any]] = {}
+        self._traces: dict[str, AnyTrace] = {}
+
+    def change(self, delta: dict[str, Any]) -> None:
+        """Take up a change, as `DeltaStreamer` tells it; what it repairs in earlier nodes comes with the whole."""
+        name, fields = delta["trace"], delta.get("set", {})
+        if delta.get("discard"):
+            self._heads.pop(name)
+            _tell(self._on_discard, self._traces.pop(name))
+            return
+        head = self._heads.setdefault(name, {**delta.get("open", {}), **fields})
+        lists = {field: delta.get(field, []) for field in LIST_FIELDS}
+        part = WireTrace.model_validate({**head, **fields, **lists})
+        if (trace := self._traces.setdefault(name, part)) is part:
+            _tell(self._on_trace, part)
+            return
+        for field in LIST_FIELDS:
+            getattr(trace, field).extend(getattr(part, field))
+        vars(trace).update({field: value for field, value in vars(part).items() if field in fields})
+        trace.notify()
+
+    def end(self, trace: AnyTrace) -> AnyTrace:
+        """The object that was shown, with all that a finished trace has."""
+        shown = self._traces.get(trace.id)
+        if shown is None:
+            _tell(self._on_trace, trace)
+            return trace
+        vars(shown).update(vars(trace))
+        shown.notify()
+        return shown
+
+
+def _tell(watcher: Watcher | None, trace: AnyTrace) -> None:
+    if watcher is not None:
+        watcher(trace)
+
+
 async def play_on(
     cluster: Cluster,
     env_id: str,
     task: Task[Any, Any, Any],
     ctx: ModelContext,
     progress: Callable[[], str],
-    on_trace: Callable[[AnyTrace], None] | None = None,
-    on_discard: object = None,
+    on_trace: Watcher | None = None,
+    on_discard: Watcher | None = None,
 ) -> Episode[Any, Any, Any]:
-    """One episode, played on a node; its traces are told of when it is over. A lost worker is the episode's error.
+    """One episode, played on a node; its watchers see it grow every other second. A lost worker is its error.
 
     Raises:
         ClusterError: no worker can be started, or the endpoint is this machine's alone.
@@ -107,9 +151,9 @@ async def play_on(
     data = task.data.model_dump(mode="json", serialize_as_any=True)
     run = RunRequest(task_data=data, client=ctx.client, model=ctx.model, sampling=ctx.sampling).model_dump(mode="json")
     request = json.dumps({"run": run, "env": _keys(run["client"])}).encode()
-    started = time.monotonic()
+    started, watched = time.monotonic(), _Watched(on_trace, on_discard)
     try:
-        episode, node = await cluster.play(request, ctx.client.base_url)
+        episode, node = await cluster.play(request, ctx.client.base_url, watched.change)
     except ClusterError:
         raise
     except EnvError as error:
@@ -117,10 +161,9 @@ async def play_on(
         recorded: TraceTask[Any] = TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
         episode = Episode(env=EnvInfo(id=env_id), task=recorded, errors=[told])
         shorten_tasks(episode)
+    episode.traces = [watched.end(trace) for trace in episode.traces]
     for trace in episode.traces:
         agent_record(trace)["node"] = node
-        if on_trace is not None:
-            on_trace(trace)
         logger.info("%s%s", describe_rollout(trace, time.monotonic() - started), progress())
     if episode.errors:
         logger.warning("%s", describe_failure(episode))

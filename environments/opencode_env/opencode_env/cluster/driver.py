@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -57,9 +57,9 @@ class Engine(Protocol):
     async def start_worker(self, order: bytes) -> Started:
         """Start a worker, or raise `ClusterError` or `NodeLostError`."""
 
-    async def play(self, handle: Any, request: bytes) -> bytes:
-        """Have a worker play an episode; cancelled, the worker drops it. Or raise a `NodeLostError` or
-        `NodeMemoryError`: then the worker has been killed."""
+    def play(self, handle: Any, request: bytes) -> AsyncGenerator[tuple[str, bytes], None]:
+        """Have a worker play an episode, and give what `Worker.play` yields; cancelled, the worker drops it. Or raise a
+        `NodeLostError` or `NodeMemoryError`: then the worker has been killed."""
 
     async def end(self, handle: Any) -> None:
         """Have a worker stop, and kill it."""
@@ -125,12 +125,15 @@ class Cluster:
         if not self.engine.alone:
             require_reachable([url, *self.urls])
 
-    async def play(self, request: bytes, url: str) -> tuple[WireEpisode, str]:
+    async def play(
+        self, request: bytes, url: str, watch: Callable[[dict[str, Any]], None] = lambda delta: None
+    ) -> tuple[WireEpisode, str]:
         """Have a worker play an episode (see `Worker.play`), and check what it gives back as a file is checked.
 
         Args:
             request: the episode as `Worker.play` takes it.
             url: of the endpoint that it names.
+            watch: is given the changes of its traces meanwhile.
 
         Returns:
             The episode, and the address of the node that played it.
@@ -142,18 +145,21 @@ class Cluster:
             EnvError: the worker could not play it, or its record cannot be read.
         """
         worker = await self._place()
-        started = worker.started
+        started, kind, data = worker.started, "", b""
         try:
             if not started.here:
                 require_reachable([url, *self.urls])
-            record = await self.engine.play(started.handle, request)
+            async with contextlib.aclosing(self.engine.play(started.handle, request)) as items:
+                async for kind, data in items:
+                    if kind == "delta":
+                        watch(unpack(data))
         except (NodeLostError, NodeMemoryError) as error:
             self._forget(worker)
             raise type(error)(f"{started.place}: {error}") from error
         finally:
             self._leave(worker)
         try:
-            return await asyncio.to_thread(_episode, record), started.node
+            return await asyncio.to_thread(_episode, kind, data), started.node
         except ValueError as error:
             raise EnvError(f"{started.place} gave no episode: {error}") from error
 
@@ -267,11 +273,10 @@ class Cluster:
             task.add_done_callback(self._ending.discard)
 
 
-def _episode(record: bytes) -> WireEpisode:
-    found = unpack(record)
-    if "failed" in found:
-        raise ValueError(found["failed"])
-    return WireEpisode.model_validate(found)
+def _episode(kind: str, data: bytes) -> WireEpisode:
+    if kind != "episode":
+        raise ValueError(data.decode(errors="replace"))
+    return WireEpisode.model_validate(unpack(data))
 
 
 def require_reachable(urls: Iterable[str]) -> None:

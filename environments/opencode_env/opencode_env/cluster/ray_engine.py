@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -140,17 +141,18 @@ class RayEngine:
                 self._kill(handle)
         return Started(handle, answer["address"], place, here=answer["node"] == self._node)
 
-    async def play(self, handle: Any, request: bytes) -> bytes:
+    async def play(self, handle: Any, request: bytes) -> AsyncGenerator[tuple[str, bytes], None]:
         """Have an actor play an episode.
 
         Raises:
             NodeLostError: the actor does not answer any more; it has been killed.
             NodeMemoryError: it was ended by Ray because its node had no memory left.
         """
-        errors, played = self._ray.exceptions, handle.play.remote(request)
+        errors, played = self._ray.exceptions, handle.play.options(num_returns="streaming").remote(request)
         try:
-            record: bytes = await _result(played)
-        except asyncio.CancelledError:
+            async for item in played:
+                yield await item
+        except (asyncio.CancelledError, GeneratorExit):
             self._ray.cancel(played)
             raise
         except errors.RayError as error:
@@ -158,7 +160,6 @@ class RayEngine:
             logs = "its log is in Ray's folder `session_latest/logs` there, by `ray logs` elsewhere"
             kind = NodeMemoryError if isinstance(error, errors.OutOfMemoryError) else NodeLostError
             raise kind(f"{type(error).__name__}: {error}; {logs}") from error
-        return record
 
     async def end(self, handle: Any) -> None:
         """Stop an actor's environment, and the actor."""

@@ -4,6 +4,7 @@ What crosses is JSON, and an episode as verifiers' environment servers write it;
 """
 
 import asyncio
+import contextlib
 import hashlib
 import importlib
 import json
@@ -11,7 +12,7 @@ import math
 import os
 import platform
 import traceback
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,11 +21,15 @@ from typing import Any
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.env import Env
-from verifiers.v1.serve.delta import dump, pack
+from verifiers.v1.serve.delta import DeltaStreamer, dump, pack
 from verifiers.v1.serve.types import RunRequest
+from verifiers.v1.trace import Trace
 from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.own_packages import OWN_PACKAGES
+
+_NEWS_SECONDS = 2.0
+"""So often a driver is told what is new of a rollout."""
 
 
 def versions() -> dict[str, str]:
@@ -109,20 +114,29 @@ class Worker:
                 raise
             started.set_exception(error)
 
-    async def play(self, request: bytes) -> bytes:
-        """Play one episode of a task and return it as an environment server writes it.
+    async def play(self, request: bytes) -> AsyncIterator[tuple[str, bytes]]:
+        """Play one episode of a task, and show how its traces grow.
 
         Args:
             request: JSON: `run` (a `RunRequest`) and `env` (variables).
 
-        Returns:
-            A packed episode; or `failed`, why there is none. No exception, which Ray would pickle.
+        Yields:
+            `delta`, at most one each two seconds: a packed change of a trace, as an environment server streams it, to
+            look at; at last `episode`, the packed whole, or `failed`, why there is none. No exception, which an engine
+            would pickle.
         """
-        env, playing = self._env, asyncio.current_task()
+        env, live, changed = self._env, list[Trace[Any, Any, Any]](), asyncio.Event()
+        news: list[bytes] = []
         assert env is not None
-        assert playing is not None
-        self._playing.add(playing)
-        playing.add_done_callback(self._playing.discard)
+
+        def minted(trace: Trace[Any, Any, Any]) -> None:
+            live.append(trace)
+            trace.watch(lambda _: changed.set())
+
+        async def send(delta: dict[str, Any]) -> None:
+            news.append(pack(delta))
+
+        streamer = DeltaStreamer(lambda: live, send)
         try:
             given = json.loads(request)
             os.environ.update(given["env"])
@@ -130,9 +144,25 @@ class Worker:
             kind = type(env.taskset).task_type()
             task = kind(kind.data_type().model_validate(asked.task_data), env.config.taskset.task)
             context = ModelContext(client=asked.client, model=asked.model, sampling=asked.sampling)
-            return pack(dump(await env.run_episode(task, context)))
+            playing = asyncio.create_task(env.run_episode(task, context, on_trace=minted, on_discard=live.remove))
+            self._playing.add(playing)
+            playing.add_done_callback(self._playing.discard)
+            try:
+                while not (await asyncio.wait([playing], timeout=_NEWS_SECONDS))[0]:
+                    if changed.is_set():
+                        changed.clear()
+                        with contextlib.suppress(ValueError):  # half a surrogate, which the whole has no more
+                            await streamer.flush()
+                    while news:
+                        yield "delta", news.pop(0)
+            finally:
+                if not playing.cancelling():  # `stop` may have had it
+                    playing.cancel()
+                await asyncio.wait([playing])
+            yield "episode", await asyncio.to_thread(lambda: pack(dump(playing.result())))
         except Exception as error:  # noqa: BLE001 - the driver says it
-            return pack({"failed": f"{type(error).__name__}: {error}\n{traceback.format_exc()}"})
+            told = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+            yield "failed", told.encode(errors="replace")
 
     async def stop(self) -> None:
         """Stop the environment; episodes, what it serves, and its hooks of the end, are over afterwards."""
