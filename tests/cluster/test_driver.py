@@ -35,6 +35,7 @@ class HeldEngine:
         self.room, self.failure = room, failure or ClusterError("no room")
         self.starting, self.started, self.ended = 0, 0, list[int]()
         self.failing = list[Exception]()
+        self.drained = set[str]()
         self.deltas = list[dict[str, Any]]()
         self.held = asyncio.Event()
         self.held.set()
@@ -51,7 +52,7 @@ class HeldEngine:
         if self.failing or self.started == self.room:
             raise self.failing.pop() if self.failing else self.failure
         self.started += 1
-        return Started(self.started - 1, "10.0.0.1", f"worker {self.started - 1}", self.here)
+        return Started(self.started - 1, "10.0.0.1", f"worker {self.started - 1}", "node", self.here)
 
     async def play(self, handle: Any, request: bytes) -> AsyncGenerator[tuple[str, bytes], None]:
         future: asyncio.Future[tuple[str, bytes]] = asyncio.get_running_loop().create_future()
@@ -59,6 +60,9 @@ class HeldEngine:
         for delta in self.deltas:
             yield "delta", pack(delta)
         yield await future
+
+    async def leaving(self) -> set[str]:
+        return self.drained
 
     async def end(self, handle: Any) -> None:
         self.ended.append(handle)
@@ -220,7 +224,7 @@ async def test_a_loopback_endpoint_is_right_on_the_drivers_node_alone() -> None:
 
 async def test_a_node_with_another_version_is_refused_by_name() -> None:
     here = versions()
-    order = {"versions": {**here, "opencode-env": "9.9", "verifiers": "8.8"}}
+    order = {"files": [], "versions": {**here, "opencode-env": "9.9", "verifiers": "8.8"}}
     answer = json.loads(await Worker().start(json.dumps(order).encode()))
     assert answer["refused"] == (
         f"it has opencode-env {here['opencode-env']} instead of 9.9, verifiers {here['verifiers']} instead of 8.8"

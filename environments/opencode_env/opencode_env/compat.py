@@ -145,3 +145,16 @@ for _field in MessageNode.model_fields.values():
     # attributes does; (verifiers): default factories of `MessageNode` that are functions.
     if _field.default_factory is not None and not isinstance(_field.default_factory, FunctionType):
         _field.default_factory = _in_python(_field.default_factory)
+
+
+def draining_nodes() -> set[str]:
+    """Return the ids of the nodes that Ray is to give back; empty where its head does not answer.
+
+    Hook (Ray): a state in `ray.nodes()`, or `list_nodes` without a dashboard.
+    """
+    from ray._private.state import state
+
+    try:
+        return {*state.get_draining_nodes()}
+    except Exception:  # noqa: BLE001 - what is lost is told by whoever plays there
+        return set()

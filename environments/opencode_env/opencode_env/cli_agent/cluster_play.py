@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.env import Env
 from verifiers.v1.episode import EnvInfo, Episode
@@ -55,38 +56,43 @@ def cluster_of(env: Env[Any], box_memory: int | None) -> Cluster | None:
 
     if missing := [name for name in options.pass_env if name not in os.environ]:
         raise ClusterError(f"--env.cluster.pass-env names what is not set here: {', '.join(missing)}")
-    kind = type(env)
+    kind, settings = type(env), [*_settings(env.config)]
+    # A dataset is read by the driver; folders of this name are written, and made.
+    read = [path for name, path in settings if isinstance(path, Path) and not name.endswith(("dataset", "_dir"))]
     config = {name: value for name, value in env_config_data(env.config).items() if name != "cluster"}
     order = {
         "versions": versions(),
         "cwd": str(Path.cwd()),
-        "env": {name: os.environ[name] for name in options.pass_env} | _keys(config),
+        "files": [str(path.absolute()) for path in read if path.exists()],
+        "env": {name: os.environ[name] for name in options.pass_env} | _keys(env.config),
         "cpus": options.cpus,
         "kind": f"{kind.__module__}:{kind.__qualname__}",
         "config": config,
         "sandbox_memory": box_memory and box_memory * options.per_worker,
         "memory": options.memory and int(options.memory),
     }
-    urls = [value for name, value in _settings(config) if name.endswith("url") and isinstance(value, str)]
+    urls = [value for name, value in settings if name.endswith("url") and isinstance(value, str)]
     return Cluster(options, RayEngine(options), json.dumps(order).encode(), urls)
 
 
 def _settings(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and values of a dumped configuration, at every depth."""
-    if isinstance(config, dict):
-        for inner, value in config.items():
-            yield inner, value
-            yield from _settings(value, inner)
-    elif isinstance(config, list):
+    """Names and values of a configuration, at every depth; values of a mapping have its own name too."""
+    if isinstance(config, BaseModel):
+        for field, value in config:
+            yield from _settings(value, field)
+    elif isinstance(config, dict):
+        for key, value in config.items():
+            yield from _settings(value, f"{name}.{key}")
+    elif isinstance(config, list | tuple):
         for value in config:
-            yield name, value
             yield from _settings(value, name)
+    else:
+        yield name, config
 
 
-def _keys(config: Any) -> dict[str, str]:
-    """The variables with keys of the endpoints in a dumped configuration, as far as this process has them."""
-    names = [value for name, value in _settings(config) if name == "api_key_var"]
-    names += [one for name, value in _settings(config) if name == "headers_from_env" for one in value.values()]
+def _keys(config: BaseModel) -> dict[str, str]:
+    """The variables with keys of the endpoints in a configuration, as far as this process has them."""
+    names = [value for name, value in _settings(config) if name.startswith(("api_key_var", "headers_from_env."))]
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
@@ -96,35 +102,41 @@ class _Watched:
     def __init__(self, on_trace: Watcher | None, on_discard: Watcher | None) -> None:
         self._on_trace, self._on_discard = on_trace, on_discard
         self._heads: dict[str, dict[str, Any]] = {}
-        self._traces: dict[str, AnyTrace] = {}
+        self._shown: list[AnyTrace] = []
 
     def change(self, delta: dict[str, Any]) -> None:
         """Take up a change, as `DeltaStreamer` tells it; what it repairs in earlier nodes comes with the whole."""
         name, fields = delta["trace"], delta.get("set", {})
+        trace = next((one for one in self._shown if one.id == name), None)
         if delta.get("discard"):
-            self._heads.pop(name)
-            _tell(self._on_discard, self._traces.pop(name))
+            if trace is not None:
+                self._shown.remove(trace)
+                _tell(self._on_discard, trace)
             return
         head = self._heads.setdefault(name, {**delta.get("open", {}), **fields})
-        lists = {field: delta.get(field, []) for field in LIST_FIELDS}
-        part = WireTrace.model_validate({**head, **fields, **lists})
-        if (trace := self._traces.setdefault(name, part)) is part:
+        part = WireTrace.model_validate({**head, **fields, **{one: delta.get(one, []) for one in LIST_FIELDS}})
+        if trace is None:
+            self._shown.append(part)
             _tell(self._on_trace, part)
             return
         for field in LIST_FIELDS:
             getattr(trace, field).extend(getattr(part, field))
-        vars(trace).update({field: value for field, value in vars(part).items() if field in fields})
-        trace.notify()
+        _give(trace, part, fields)
 
     def end(self, trace: AnyTrace) -> AnyTrace:
         """The object that was shown, with all that a finished trace has."""
-        shown = self._traces.get(trace.id)
+        shown = next((one for one in self._shown if one.id == trace.id), None)
         if shown is None:
             _tell(self._on_trace, trace)
             return trace
-        vars(shown).update(vars(trace))
-        shown.notify()
+        _give(shown, trace, WireTrace.model_fields)
         return shown
+
+
+def _give(trace: AnyTrace, newer: AnyTrace, fields: Iterable[str]) -> None:
+    for field in WireTrace.model_fields.keys() & {*fields}:
+        setattr(trace, field, getattr(newer, field))
+    trace.notify()
 
 
 def _tell(watcher: Watcher | None, trace: AnyTrace) -> None:
@@ -150,7 +162,7 @@ async def play_on(
     node = ""
     data = task.data.model_dump(mode="json", serialize_as_any=True)
     run = RunRequest(task_data=data, client=ctx.client, model=ctx.model, sampling=ctx.sampling).model_dump(mode="json")
-    request = json.dumps({"run": run, "env": _keys(run["client"])}).encode()
+    request = json.dumps({"run": run, "env": _keys(ctx.client)}).encode()
     started, watched = time.monotonic(), _Watched(on_trace, on_discard)
     try:
         episode, node = await cluster.play(request, ctx.client.base_url, watched.change)

@@ -54,6 +54,8 @@ Probe = Literal["models", "call", "none"]
 
 PAGE = 'page "Troubleshooting" of the documents of opencode-envs'
 """Where a message sends to, for whoever has the packages alone too."""
+NODE_PLACE = re.compile(r"\bworker on node (\S+)")
+"""Where an error says which node of a cluster was lost."""
 _PATIENCE, SILENT = 10.0, 2.0
 """Seconds that a refused connection is tried again for, as an endpoint may be starting, and of them without a word."""
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -364,6 +366,8 @@ class _Row:
     """Of all its calls: read anew, read from a cache, sampled."""
     seconds: float
     """From the start of its sandbox until that is removed; 0 where it did not start."""
+    node: str = ""
+    """Of a cluster, that played it; empty without one."""
 
 
 class EvaluationReport(logging.Handler):
@@ -477,8 +481,9 @@ def _row(episode: Episode[Any, Any, Any]) -> _Row:
     tokens = tokens_used(call.usage for one in episode.traces for call in one.calls)
     records = [one.info.get(AGENT_RECORD, {}) for one in episode.traces]
     seconds = max((record.get("rollout_seconds", 0.0) for record in records), default=0.0)
-    data = episode.task.data
-    return _Row(data.idx or 0, task_name(data), reward, tokens, seconds)
+    data, lost = episode.task.data, [NODE_PLACE.search(error.message) for error in episode.errors]
+    nodes = [record["node"] for record in records if "node" in record] + [found[1] for found in lost if found]
+    return _Row(data.idx or 0, task_name(data), reward, tokens, seconds, *nodes[:1])
 
 
 def beyond_the_machine(at_once: int) -> str | None:
@@ -508,13 +513,15 @@ def _free_memory() -> int:
 
 
 def _table(rows: Sequence[_Row], cap: CapConfig) -> Iterator[str]:
-    """A line for each task, if there are not too many, and one for all."""
+    """A line for each task, if there are not too many, one for all, and one for each node of a cluster."""
     tasks: dict[str, list[_Row]] = {}
     for row in sorted(rows, key=lambda row: row.place):
         tasks.setdefault(in_one_line(row.task)[:_MOST_CHARS], []).append(row)
     shown = list(tasks.items()) if len(tasks) <= _MOST_TASKS else []
     if len(tasks) != 1:
         shown.append((f"all {len(tasks)} tasks", list(rows)))
+    for node in sorted({row.node for row in rows if row.node}):
+        shown.append((f"node {node}", [row for row in rows if row.node == node]))
     cells: list[tuple[str, ...]] = [
         ("task", "rollouts", "errors", "mean reward", "pass rate", "mean seconds", "tokens", "cost")
     ]

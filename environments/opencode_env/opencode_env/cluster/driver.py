@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,7 +40,9 @@ class Started:
     node: str
     """The address of its node."""
     place: str
-    """Where it is, in words."""
+    """Where it is, in words: `worker on node ADDRESS` and more."""
+    node_id: str
+    """The engine's own name of its node."""
     here: bool
     """Whether its node is the driver's, for which a loopback endpoint is right."""
 
@@ -61,6 +63,9 @@ class Engine(Protocol):
         """Have a worker play an episode, and give what `Worker.play` yields; cancelled, the worker drops it. Or raise a
         `NodeLostError` or `NodeMemoryError`: then the worker has been killed."""
 
+    async def leaving(self) -> Set[str]:
+        """Return the ids of the nodes that are to be given back, and get no further rollout."""
+
     async def end(self, handle: Any) -> None:
         """Have a worker stop, and kill it."""
 
@@ -73,6 +78,7 @@ class _Running:
     started: Started
     lock: int | None
     playing: int = 0
+    leaving: bool = False
     idle: asyncio.TimerHandle | None = None
 
 
@@ -87,6 +93,8 @@ class Cluster:
     urls: Sequence[str] = ()
     """The endpoints that it names."""
     idle_seconds: float = WORKER_IDLE_SECONDS
+    look_seconds: float = 5.0
+    """So often the engine is asked which nodes leave."""
     _workers: list[_Running] = field(default_factory=list)
     _waiting: deque[asyncio.Future[_Running]] = field(default_factory=deque)
     _starting: set[asyncio.Task[None]] = field(default_factory=set)
@@ -103,9 +111,11 @@ class Cluster:
             ClusterError: the cluster cannot be joined.
         """
         await self.engine.connect()
+        looking = asyncio.create_task(self._look_for_leaving())
         try:
             yield
         finally:
+            looking.cancel()
             if self._later is not None:
                 self._later.cancel()
             for task in self._starting:
@@ -180,7 +190,7 @@ class Cluster:
             if self._waiting[0].done():
                 self._waiting.popleft()
                 continue
-            free = [worker for worker in self._workers if worker.playing < self.config.per_worker]
+            free = [one for one in self._workers if one.playing < self.config.per_worker and not one.leaving]
             if not free:
                 break
             worker = max(free, key=lambda one: one.playing)
@@ -253,8 +263,20 @@ class Cluster:
     def _leave(self, worker: _Running) -> None:
         worker.playing -= 1
         if worker in self._workers and not worker.playing:
-            worker.idle = asyncio.get_running_loop().call_later(self.idle_seconds, self._end, worker)
+            seconds = 0.0 if worker.leaving else self.idle_seconds
+            worker.idle = asyncio.get_running_loop().call_later(seconds, self._end, worker)
         self._dispatch()
+
+    async def _look_for_leaving(self) -> None:
+        """Let the workers of nodes that are drained finish what they play, and no more."""
+        while True:
+            await asyncio.sleep(self.look_seconds)
+            leaving = await self.engine.leaving() if self._workers else ()
+            for worker in [one for one in self._workers if one.started.node_id in leaving and not one.leaving]:
+                worker.leaving = True
+                logger.info("no further rollout for the %s: its node is drained", worker.started.place)
+                if not worker.playing:
+                    self._end(worker)
 
     def _forget(self, worker: _Running) -> None:
         if worker in self._workers:

@@ -8,13 +8,14 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Set
 from pathlib import Path
 from typing import Any
 
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Started
 from opencode_env.cluster.worker import Worker
+from opencode_env.compat import draining_nodes
 from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 
 OWN_MEMORY = 1 << 30
@@ -121,17 +122,20 @@ class RayEngine:
         ready = False
         try:
             answer = json.loads(await asyncio.wait_for(_result(handle.start.remote(order)), config.start_timeout))
-            place = f"the worker on node {answer['address']} (process {answer.get('pid')}, node id {answer['node']})"
+            place = f"worker on node {answer['address']} (process {answer.get('pid')}, node id {answer['node']})"
             if "refused" in answer:
                 raise ClusterError(f"node {answer['address']} cannot play rollouts: {answer['refused']}")
             ready = True
         except TimeoutError as error:
             raise ClusterError(
                 f"no worker was ready within {config.start_timeout:g} s (--env.cluster.start-timeout): does a node "
-                f"have free what is reserved for one ({_reserved(config)})?"
+                f"have free what is reserved for one ({_reserved(config)}), and can it start a process"
+                + (f" with --env.cluster.runtime-env {json.dumps(config.runtime_env)}?" if config.runtime_env else "?")
             ) from error
         except (errors.RuntimeEnvSetupError, errors.RayTaskError, errors.ActorUnschedulableError) as error:
-            raise ClusterError(f"a worker cannot be started: {error}") from error
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]  # its cause is the last
+            told = " … ".join(dict.fromkeys([lines[0], lines[-1]]))[:2000]
+            raise ClusterError(f"a worker cannot be started: {type(error).__name__}: {told}") from error
         except errors.RayError as error:
             # An actor whose class cannot be made tells of it as one that died.
             kind = ClusterError if "creation task" in str(error) else NodeLostError
@@ -139,7 +143,7 @@ class RayEngine:
         finally:
             if not ready:
                 self._kill(handle)
-        return Started(handle, answer["address"], place, here=answer["node"] == self._node)
+        return Started(handle, answer["address"], place, answer["node"], here=answer["node"] == self._node)
 
     async def play(self, handle: Any, request: bytes) -> AsyncGenerator[tuple[str, bytes], None]:
         """Have an actor play an episode.
@@ -160,6 +164,10 @@ class RayEngine:
             logs = "its log is in Ray's folder `session_latest/logs` there, by `ray logs` elsewhere"
             kind = NodeMemoryError if isinstance(error, errors.OutOfMemoryError) else NodeLostError
             raise kind(f"{type(error).__name__}: {error}; {logs}") from error
+
+    async def leaving(self) -> Set[str]:
+        """Return the ids of the nodes that Ray drains, before they are ended or taken away."""
+        return await asyncio.to_thread(draining_nodes)
 
     async def end(self, handle: Any) -> None:
         """Stop an actor's environment, and the actor."""
@@ -183,29 +191,27 @@ async def _result(reference: Any) -> Any:
 
 
 def _reserved(config: ClusterConfig) -> str:
-    parts = [f"{config.cpus:g} cores", f"{config.memory.human_readable()}" if config.memory else ""]
-    return ", ".join(filter(None, (*parts, *(f"{n} {name}" for name, n in config.resources.items()), *config.labels)))
+    parts = [f"{config.cpus:g} cores", *([f"memory {config.memory.human_readable()}"] if config.memory else ())]
+    parts += [f"{name} {amount:g}" for name, amount in config.resources.items()]
+    return ", ".join([*parts, *(f"label {name}={value}" for name, value in config.labels.items())])
 
 
 async def _in_daemon(act: Any) -> None:
     """Run what may never end in a thread that a process does not wait for."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def tell(error: BaseException | None) -> None:
-        if not done.done():
-            done.set_result(None) if error is None else done.set_exception(error)
+    done: asyncio.Future[Exception | None] = loop.create_future()
 
     def run() -> None:
-        failed: BaseException | None = None
+        failed: Exception | None = None
         try:
             act()
         except Exception as error:  # noqa: BLE001 - handed on
             failed = error
-        loop.call_soon_threadsafe(tell, failed)
+        loop.call_soon_threadsafe(lambda: None if done.done() else done.set_result(failed))
 
-    threading.Thread(target=run, daemon=True, name="ray-init").start()
-    await done
+    threading.Thread(target=run, daemon=True, name="ray").start()
+    if failure := await done:
+        raise failure
 
 
 def _own_signals() -> None:

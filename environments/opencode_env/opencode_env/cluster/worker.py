@@ -78,8 +78,8 @@ class Worker:
         """Build and start the environment that the driver describes; the answer says where this is, or what is wrong.
 
         Args:
-            order: JSON: `versions`, `cwd`, `env` (variables), `cpus`, `kind` (module and name of the environment's
-                class) and `config`.
+            order: JSON: `versions`, `cwd`, `files` (paths that must be there), `env` (variables), `cpus`, `kind`
+                (module and name of the environment's class) and `config`.
         """
         asked = json.loads(order)
         here = {"pid": os.getpid()}
@@ -92,6 +92,8 @@ class Worker:
         return json.dumps(here).encode()
 
     async def _start(self, asked: dict[str, Any]) -> None:
+        if missing := [file for file in asked["files"] if not Path(file).exists()]:
+            raise FileNotFoundError(f"local files must lie there too, at the same place: {', '.join(missing)}")
         os.environ.update(asked["env"])
         os.environ["MATHVERDICT_WORKERS"] = str(math.ceil(asked["cpus"]))
         if Path(asked["cwd"]).is_dir():  # relative paths of the configuration
