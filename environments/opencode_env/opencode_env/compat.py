@@ -5,7 +5,7 @@ distributions.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import FunctionType
@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 
 import httpx
 from aiohttp import web
+from pydantic import BaseModel
 from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.interception import server as verifiers_server
 
 InstanceT = TypeVar("InstanceT")
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def with_methods(instance: InstanceT, **methods: Callable[..., Any]) -> InstanceT:
@@ -145,6 +147,15 @@ for _field in MessageNode.model_fields.values():
     # attributes does; (verifiers): default factories of `MessageNode` that are functions.
     if _field.default_factory is not None and not isinstance(_field.default_factory, FunctionType):
         _field.default_factory = _in_python(_field.default_factory)
+
+
+def take_fields(trace: ModelT, newer: ModelT, names: Iterable[str]) -> None:
+    """Give a model these fields of another of its type, as far as it has them.
+
+    Hook (verifiers): an `EpisodeAssembly` whose traces are `Trace`s that can be watched.
+    """
+    for name in type(trace).model_fields.keys() & {*names}:
+        setattr(trace, name, getattr(newer, name))
 
 
 def draining_nodes() -> set[str]:

@@ -25,6 +25,7 @@ from opencode_env.cli_agent.traces import AnyTrace, agent_record, describe_failu
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Cluster
 from opencode_env.cluster.worker import versions
+from opencode_env.compat import take_fields
 from opencode_env.errors import ClusterError
 
 logger = logging.getLogger("verifiers.v1.opencode_env")
@@ -121,7 +122,8 @@ class _Watched:
             return
         for field in LIST_FIELDS:
             getattr(trace, field).extend(getattr(part, field))
-        _give(trace, part, fields)
+        take_fields(trace, part, fields)
+        trace.notify()
 
     def end(self, trace: AnyTrace) -> AnyTrace:
         """The object that was shown, with all that a finished trace has."""
@@ -129,14 +131,9 @@ class _Watched:
         if shown is None:
             _tell(self._on_trace, trace)
             return trace
-        _give(shown, trace, WireTrace.model_fields)
+        take_fields(shown, trace, WireTrace.model_fields)
+        shown.notify()
         return shown
-
-
-def _give(trace: AnyTrace, newer: AnyTrace, fields: Iterable[str]) -> None:
-    for field in WireTrace.model_fields.keys() & {*fields}:
-        setattr(trace, field, getattr(newer, field))
-    trace.notify()
 
 
 def _tell(watcher: Watcher | None, trace: AnyTrace) -> None:
