@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import multiprocessing
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnvConfig
+from opencode_env.cli_agent.cluster_play import Watched, files_read
+from opencode_env.cli_agent.evaluation import EvaluationReport
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Cluster, Started, require_reachable
 from opencode_env.cluster.ray_engine import OWN_MEMORY, monitored
@@ -17,13 +20,18 @@ from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 from pydantic import ValidationError
 from verifiers.v1.episode import WireEpisode
 from verifiers.v1.errors import EnvError
-from verifiers.v1.serve.delta import dump, pack
+from verifiers.v1.graph import MessageNode
+from verifiers.v1.serve.delta import DeltaStreamer, dump, pack, unpack
 from verifiers.v1.task import WireTaskData
-from verifiers.v1.trace import TraceTask
+from verifiers.v1.trace import Error, TraceTask, WireTrace
+from verifiers.v1.types import AssistantMessage, UserMessage
 
 from tests.support.waiting import until
 
 EPISODE: WireEpisode = WireEpisode(task=TraceTask(type="Task", data=WireTaskData(idx=7)))
+
+
+AGENT: dict[str, Any] = {"config": {}}
 
 
 class HeldEngine:
@@ -82,7 +90,7 @@ class HeldEngine:
 @asynccontextmanager
 async def cluster(engine: HeldEngine, idle: float = 1000.0, **options: Any) -> AsyncIterator[Cluster]:
     config = ClusterConfig(type="ray", address="head:1", **options)
-    made = Cluster(config, engine, b"order", idle_seconds=idle)
+    made = Cluster(config, engine, b"order", idle_seconds=idle, look_seconds=0.01)
     async with made.serving():
         yield made
 
@@ -222,6 +230,127 @@ async def test_a_loopback_endpoint_is_right_on_the_drivers_node_alone() -> None:
     assert engine.played == []
 
 
+async def test_a_worker_of_a_drained_node_finishes_and_gets_no_more() -> None:
+    engine = HeldEngine()
+    async with cluster(engine, per_worker=2) as made:
+        first = asyncio.ensure_future(made.play(b"request", ""))
+        await until(lambda: len(engine.played) == 1)
+        engine.drained = {"node"}
+        await until(lambda: made._workers[0].leaving)
+        engine.drained = set()
+        second = asyncio.ensure_future(made.play(b"request", ""))
+        await until(lambda: len(engine.played) == 2)
+        assert engine.workers() == [0, 1]
+        engine.answer("episode", pack(dump(EPISODE)))
+        await asyncio.gather(first, second)
+        await until(lambda: engine.ended == [0])
+
+
+async def play_in_a_pool(tried: Any, active: Any, most: Any) -> None:
+    """Two rollouts of one process, the first of which ends when both processes have a worker or wait for one."""
+
+    class Counted(HeldEngine):
+        async def play(self, handle: Any, request: bytes) -> AsyncGenerator[tuple[str, bytes], None]:
+            with active.get_lock():
+                active.value += 1
+                most.value = max(most.value, active.value)
+            await until(lambda: tried.value == 2)
+            yield "episode", pack(dump(EPISODE))
+            active.value -= 1
+
+    async with cluster(Counted(), idle=0.0, per_worker=1, max_workers=1) as made:
+        playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(2)]
+        await until(lambda: made._workers or made._later is not None)
+        with tried.get_lock():
+            tried.value += 1
+        await asyncio.gather(*playing)
+
+
+def play_in_a_pool_process(*counters: Any) -> None:
+    asyncio.run(play_in_a_pool(*counters))
+
+
+@pytest.mark.slow
+def test_processes_of_one_pool_have_as_many_workers_together_as_one() -> None:
+    spawn = multiprocessing.get_context("spawn")
+    tried, active, most = (spawn.Value("i", 0) for _ in range(3))
+    pool = [spawn.Process(target=play_in_a_pool_process, args=(tried, active, most)) for _ in range(2)]
+    for process in pool:
+        process.start()
+    for process in pool:
+        process.join()
+    assert [process.exitcode for process in pool] == [0, 0]
+    assert (tried.value, active.value, most.value) == (2, 0, 1)
+
+
+def test_the_traces_of_a_node_are_seen_as_they_grow_and_end_as_they_are() -> None:
+    """A watcher keeps the object that it was shown."""
+    trace, other = [WireTrace.model_validate({"task": EPISODE.task, "agent": AGENT}) for _ in range(2)]
+    live, seen, gone, changes = list[Any]([trace, other]), list[Any](), list[Any](), list[Any]()
+    watched = Watched(seen.append, gone.append)
+    streamer = DeltaStreamer(lambda: live, lambda delta: asyncio.sleep(0))
+
+    def flush() -> None:
+        for _, delta, cursor in streamer.diff():
+            watched.change(unpack(pack(delta)))
+            if cursor is not None:
+                streamer.cursors[delta["trace"]] = cursor
+            else:
+                streamer.cursors.pop(delta["trace"])
+
+    flush()
+    assert [one.id for one in seen] == [trace.id, other.id]
+    seen[0].watch(changes.append)
+    trace.nodes.append(MessageNode(message=UserMessage(content="x")))
+    trace.info["a"] = 1
+    live.remove(other)
+    flush()
+    assert [one.id for one in gone] == [other.id]
+    trace.nodes.append(MessageNode(message=AssistantMessage(content="y"), parent=0, sampled=True))
+    flush()
+    assert dump(seen[0]) == dump(trace)
+    assert len(changes) == 2
+    trace.ok = True
+    trace.info.clear()
+    finished = WireTrace.model_validate(unpack(pack(dump(trace))))
+    assert watched.end(finished) is seen[0]
+    assert dump(seen[0]) == dump(trace)
+    late = trace.model_copy(update={"id": "late"})
+    assert watched.end(late) is late
+    assert seen[2:] == [late]
+
+
+def test_the_final_table_has_a_row_for_each_node() -> None:
+    played = WireEpisode(task=EPISODE.task, ok=True)
+    trace = WireTrace.model_validate({"task": EPISODE.task, "agent": AGENT, "ok": True})
+    trace.info["agent"] = {"node": "10.0.0.1", "rollout_seconds": 2.0}
+    played.traces.append(trace)
+    error = Error(type="NodeLostError", message="worker on node 10.0.0.2 (process 7): ActorDiedError")
+    report = EvaluationReport(local=False, limited=True)
+    report.active = True
+    for episode in (played, WireEpisode(task=EPISODE.task, errors=[error])):
+        report.finish(episode)
+    rows = [line.split()[:5] for line in report._closing(None)]
+    assert rows[-2:] == [["node", "10.0.0.1", "1", "0", "0.000"], ["node", "10.0.0.2", "1", "1", "-"]]
+
+
+async def test_a_local_file_that_a_node_lacks_is_named_at_its_start(tmp_path: Path) -> None:
+    """Not what is written, nor what the driver reads for all."""
+    (tmp_path / "backends.yaml").write_text("backends: []")
+    (tmp_path / "logs").mkdir()
+    config = OpenCodeEnvConfig.model_validate(
+        {
+            "backends": {"file": tmp_path / "backends.yaml"},
+            "agent": {"harness": {"id": "opencode", "log_dir": tmp_path / "logs"}},
+            "taskset": {"id": "opencode_env", "dataset": str(tmp_path / "backends.yaml")},
+        }
+    )
+    assert files_read(config) == [str(tmp_path / "backends.yaml")]
+    order = {"versions": versions(), "files": [*files_read(config), str(tmp_path / "lacking")]}
+    answer = json.loads(await Worker().start(json.dumps(order).encode()))
+    assert answer["refused"].endswith(f"must lie there too, at the same place: {tmp_path / 'lacking'}")
+
+
 async def test_a_node_with_another_version_is_refused_by_name() -> None:
     here = versions()
     order = {"files": [], "versions": {**here, "opencode-env": "9.9", "verifiers": "8.8"}}
@@ -262,7 +391,7 @@ def test_the_memory_monitor_may_not_be_an_agents_way_out() -> None:
     assert monitored(None, 0, None) == ""  # the sandboxes are elsewhere
     assert monitored(None, 8 << 30, (8 << 30) + OWN_MEMORY) == ""
     assert "9 GiB" in monitored(None, 8 << 30, 8 << 30)
-    assert "a limit of each sandbox" in monitored("250", None, 1 << 40)
+    assert "a limit that control groups keep" in monitored("250", None, 1 << 40)
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,12 @@ def cluster_of(env: Env[Any], box_memory: int | None) -> Cluster | None:
 
     if missing := [name for name in options.pass_env if name not in os.environ]:
         raise ClusterError(f"--env.cluster.pass-env names what is not set here: {', '.join(missing)}")
-    kind, settings = type(env), [*_settings(env.config)]
-    # A dataset is read by the driver; folders of this name are written, and made.
-    read = [path for name, path in settings if isinstance(path, Path) and not name.endswith(("dataset", "_dir"))]
+    kind = type(env)
     config = {name: value for name, value in env_config_data(env.config).items() if name != "cluster"}
     order = {
         "versions": versions(),
         "cwd": str(Path.cwd()),
-        "files": [str(path.absolute()) for path in read if path.exists()],
+        "files": files_read(env.config),
         "env": {name: os.environ[name] for name in options.pass_env} | _keys(env.config),
         "cpus": options.cpus,
         "kind": f"{kind.__module__}:{kind.__qualname__}",
@@ -72,8 +70,17 @@ def cluster_of(env: Env[Any], box_memory: int | None) -> Cluster | None:
         "sandbox_memory": box_memory and box_memory * options.per_worker,
         "memory": options.memory and int(options.memory),
     }
-    urls = [value for name, value in settings if name.endswith("url") and isinstance(value, str)]
+    urls = [value for name, value in _settings(env.config) if name.endswith("url") and isinstance(value, str)]
     return Cluster(options, RayEngine(options), json.dumps(order).encode(), urls)
+
+
+def files_read(config: BaseModel) -> list[str]:
+    """Return the local files and folders of a configuration that whoever plays reads: not the dataset, which is the
+    driver's, nor what is written (`…_dir`)."""
+    paths = [
+        path for name, path in _settings(config) if isinstance(path, Path) and not name.endswith(("dataset", "_dir"))
+    ]
+    return [str(path.absolute()) for path in paths if path.exists()]
 
 
 def _settings(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -97,7 +104,7 @@ def _keys(config: BaseModel) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-class _Watched:
+class Watched:
     """Shows whoever watches how the traces of an episode grow that is played elsewhere."""
 
     def __init__(self, on_trace: Watcher | None, on_discard: Watcher | None) -> None:
@@ -160,7 +167,7 @@ async def play_on(
     data = task.data.model_dump(mode="json", serialize_as_any=True)
     run = RunRequest(task_data=data, client=ctx.client, model=ctx.model, sampling=ctx.sampling).model_dump(mode="json")
     request = json.dumps({"run": run, "env": _keys(ctx.client)}).encode()
-    started, watched = time.monotonic(), _Watched(on_trace, on_discard)
+    started, watched = time.monotonic(), Watched(on_trace, on_discard)
     try:
         episode, node = await cluster.play(request, ctx.client.base_url, watched.change)
     except ClusterError:

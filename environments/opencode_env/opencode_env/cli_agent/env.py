@@ -245,14 +245,15 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         return self.config.sandbox.confine and any(isinstance(runtime, SubprocessConfig) for runtime in boxed)
 
     def _box_memory(self) -> int | None:
-        """Bytes that the sandboxes of a rollout take at most on the machine where it is played; None: no limit."""
+        """Bytes that the sandboxes of a rollout take at most where it is played, one for scoring beside those of the
+        seats; None: no limit."""
         seats = agent_config_fields(self.config).items()
         boxed = [seat.runtime for name, seat in seats if name not in self.SEATS_WITHOUT_SANDBOX]
         if not any(map(runtime_is_local, boxed)):
             return 0
         limited = self.config.sandbox.confine and all(isinstance(runtime, SubprocessConfig) for runtime in boxed)
         each = self.config.sandbox.max_memory
-        return len(boxed) * each if limited and each is not None else None
+        return (len(boxed) + 1) * each if limited and each is not None else None
 
     async def stop(self) -> None:
         """End the features and let the rubrics go; the last environment of the process tears those down."""

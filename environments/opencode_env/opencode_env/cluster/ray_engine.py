@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Set
 from pathlib import Path
 from typing import Any
 
+from rollout_sandbox.confined.limits import ControlGroup, host_hierarchies
+
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Started
 from opencode_env.cluster.worker import Worker
@@ -37,9 +39,19 @@ class RayWorker(Worker):
         util: Any = ray.util
         asked, context = json.loads(order), ray.get_runtime_context()
         node = {"node": context.get_node_id(), "address": util.get_node_ip_address()}
-        if problem := monitored(os.environ.get(MONITOR), asked["sandbox_memory"], asked["memory"]):
+        sandboxes = asked["sandbox_memory"] and (asked["sandbox_memory"] if _memory_is_bounded() else None)
+        if problem := monitored(os.environ.get(MONITOR), sandboxes, asked["memory"]):
             return json.dumps({**node, "refused": problem}).encode()
         return json.dumps({**json.loads(await super().start(order)), **node}).encode()
+
+
+def _memory_is_bounded() -> bool:
+    """Whether the kernel holds sandboxes to their memory here, and not a look at them now and then."""
+    group = ControlGroup(host_hierarchies(), "ray", 1 << 30)
+    try:
+        return group.limits_memory
+    finally:
+        group.remove()
 
 
 def monitored(monitor: str | None, sandboxes: int | None, reserved: int | None) -> str:
@@ -52,7 +64,9 @@ def monitored(monitor: str | None, sandboxes: int | None, reserved: int | None) 
     """
     if monitor == "0" or sandboxes == 0:
         return ""
-    needed = "a limit of each sandbox" if sandboxes is None else f"{(sandboxes + OWN_MEMORY) / (1 << 30):g} GiB"
+    needed = "with a limit that control groups keep of each sandbox"
+    if sandboxes is not None:
+        needed = f"{(sandboxes + OWN_MEMORY) / (1 << 30):g} GiB"
     if sandboxes is not None and (reserved or 0) >= sandboxes + OWN_MEMORY:
         return ""
     return (
