@@ -341,7 +341,7 @@ async def test_a_local_file_that_a_node_lacks_is_named_at_its_start(tmp_path: Pa
     config = OpenCodeEnvConfig.model_validate(
         {
             "backends": {"file": tmp_path / "backends.yaml"},
-            "agent": {"harness": {"id": "opencode", "log_dir": tmp_path / "logs"}},
+            "agent": {"harness": {"log_dir": tmp_path / "logs"}},
             "taskset": {"id": "opencode_env", "dataset": str(tmp_path / "backends.yaml")},
         }
     )

@@ -3,13 +3,16 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
@@ -35,11 +38,11 @@ class SilentAtFirst:
 
 
 @asynccontextmanager
-async def ray_node(home: UserHome) -> AsyncIterator[str]:
+async def ray_node(home: UserHome, *more: str) -> AsyncIterator[str]:
     """The address of a head of this home, without Ray's memory monitor; it has ended afterwards."""
     address = f"127.0.0.1:{closed_port()}"
     argv = [str(Path(sys.executable).with_name("ray")), "start", "--head", f"--port={address.rpartition(':')[2]}"]
-    argv += ["--num-cpus=2", "--include-dashboard=false", "--object-store-memory=100000000", "--block"]
+    argv += [*more, "--num-cpus=2", "--include-dashboard=false", "--object-store-memory=100000000", "--block"]
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # paths of sockets are short
     argv += [f"--temp-dir={folder}", "--disable-usage-stats"]
     log = home.root / "ray.log"
@@ -55,6 +58,18 @@ async def ray_node(home: UserHome) -> AsyncIterator[str]:
             node.terminate()
         await node.wait()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+OF_ONE_RUN = {"start", "end", "timestamp", "duration", "rollout_seconds", "id", "tool_call_id", "session_id", "run"}
+OF_ONE_RUN |= {"log_tail", "check", "node"}
+"""Fields of a record with times, ids and places."""
+
+
+def timeless(value: Any) -> Any:
+    """A record without what no two runs have in common."""
+    if isinstance(value, dict):
+        return {name: timeless(inner) for name, inner in value.items() if name not in OF_ONE_RUN}
+    return [timeless(inner) for inner in value] if isinstance(value, list) else value
 
 
 def workers(home: UserHome) -> list[int]:
@@ -107,3 +122,54 @@ async def test_a_cluster_that_nobody_can_reach_ends_the_run(home: UserHome) -> N
     assert finished.exit_code != 0
     assert f"no Ray cluster can be joined at {address}" in finished.log
     assert finished.episodes == []
+
+
+async def test_what_a_worker_asks_of_its_node_is_met_or_said(home: UserHome) -> None:
+    """A start that cannot be ends in time, names the cause, and keeps no other from starting."""
+    met = {"labels": {"zone": "a"}, "resources": {"disk": 0.5}, "runtime_env": {"env_vars": {"A_SETTING": "set"}}}
+    asked: dict[str, tuple[dict[str, Any], ...]] = {
+        "no worker was ready within 5 s .*label zone=b": ({"labels": {"zone": "b"}, "start_timeout": 5},),
+        "no worker was ready within 5 s .*disk 2": ({"resources": {"disk": 2}, "start_timeout": 5},),
+        "no worker was ready within 5 s .*no-such-python": (
+            {"runtime_env": {"py_executable": "/no-such-python"}, "start_timeout": 5},
+        ),
+        "RuntimeEnvSetupError: .*(conda|no-such-environment)": ({"runtime_env": {"conda": "no-such-environment"}},),
+        "/no-such-folder": ({"runtime_env": {"working_dir": "/no-such-folder"}},),
+        f'"A_KEY": "secret", "A_SETTING": "set", "MATHVERDICT_WORKERS": "2", "cwd": "{home.work}"': (met,),
+    }
+    program = Path(__file__).parents[1] / "support" / "plugins" / "telling_env.py"
+    async with ray_node(home, "--labels=zone=a", '--resources={"disk":1}') as address:
+        options = json.dumps([option for several in asked.values() for option in several])
+        telling = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(program), address, options),
+            stdout=subprocess.PIPE,
+            env=home.environment(),
+            cwd=home.work,
+        )
+        out, _ = await telling.communicate()
+        said = [json.loads(line) for line in out.decode().splitlines() if line.startswith('"')]
+        assert workers(home) == []
+    assert len(said) == len(asked), out
+    for told, words in zip(said, asked, strict=True):
+        assert re.search(words, told), told
+
+
+async def test_a_run_on_a_cluster_is_a_local_one_but_for_times_and_places(home: UserHome) -> None:
+    """Its traces and its table are, with one more row, and a key reaches the endpoint without being named again."""
+    many = [*SAMPLES, "csv-report", "count-errors"]
+    options = ["--select.include.ids", json.dumps(many), "-c", "4", "--client.api-key-var", "A_KEY"]
+    async with ScriptedModel(SamplesPolicy(1.0)) as model, ray_node(home) as address:
+        on = ["--env.cluster.type", "ray", "--env.cluster.address", address]
+        variables = home.environment({"A_KEY": "secret"})
+        local = await home.run("local", model.base_url, "opencode-env", *options, env=variables)
+        played = len(model.requests)
+        far = await home.run("far", model.base_url, "opencode-env", *options, *on, env=variables)
+        keys = {request.headers["authorization"] for request in model.requests[played:]}
+    assert keys == {"Bearer secret"}
+    for name in many:
+        here, there = (run.episode(name).model_dump(mode="json") for run in (local, far))
+        assert timeless(there) == timeless(here)
+        assert there["ok"]
+        assert here["task"]["data"]["id"] == there["task"]["data"]["id"] == name
+    assert re.search(r"^all 4 tasks +4 +0 +1\.000.*\nnode \S+ +4 +0 +1\.000", far.log, re.M), far.log
+    assert "\nnode" not in local.log

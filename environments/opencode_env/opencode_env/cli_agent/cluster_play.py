@@ -179,8 +179,11 @@ async def play_on(
         shorten_tasks(episode)
     episode.traces = [watched.end(trace) for trace in episode.traces]
     for trace in episode.traces:
-        agent_record(trace)["node"] = node
-        logger.info("%s%s", describe_rollout(trace, time.monotonic() - started), progress())
+        record = agent_record(trace)
+        record["node"] = node
+        logger.info(
+            "%s%s", describe_rollout(trace, record.get("rollout_seconds", time.monotonic() - started)), progress()
+        )
     if episode.errors:
         logger.warning("%s", describe_failure(episode))
     return episode

@@ -44,7 +44,8 @@ def agent_record(trace: AnyTrace) -> dict[str, Any]:
     """Return what is recorded of the agent's run: exit code, segments, duration (s), survivors, whether the agent can
     have kept them alive (`survivors_own`) or they were ended with all else (`outlived`), processes killed at the
     sandbox's limits, what it broke its own run with (`own_error`), how its programs used up the time of scoring
-    (`scoring_overrun`), the seconds of the whole rollout (`rollout_seconds`), and what its harness adds."""
+    (`scoring_overrun`), the seconds of the whole rollout (`rollout_seconds`), the address of the cluster's node that
+    played it (`node`), and what its harness adds."""
     record: dict[str, Any] = trace.info.setdefault(AGENT_RECORD, {})
     return record
 
