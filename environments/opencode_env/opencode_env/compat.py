@@ -158,14 +158,12 @@ def take_fields(trace: ModelT, newer: ModelT, names: Iterable[str]) -> None:
         setattr(trace, name, getattr(newer, name))
 
 
-def draining_nodes() -> set[str]:
+def draining_nodes(ray: Any) -> set[str]:
     """Return the ids of the nodes that Ray is to give back; empty where its head does not answer.
 
     Hook (Ray): a state in `ray.nodes()`, or `list_nodes` without a dashboard.
     """
-    from ray._private.state import state
-
     try:
-        return {*state.get_draining_nodes()}
+        return {*ray._private.state.state.get_draining_nodes()}
     except Exception:  # noqa: BLE001 - what is lost is told by whoever plays there
         return set()

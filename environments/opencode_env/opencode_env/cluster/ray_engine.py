@@ -181,7 +181,7 @@ class RayEngine:
 
     async def leaving(self) -> Set[str]:
         """Return the ids of the nodes that Ray drains, before they are ended or taken away."""
-        return await asyncio.to_thread(draining_nodes)
+        return await asyncio.to_thread(draining_nodes, self._ray)
 
     async def end(self, handle: Any) -> None:
         """Stop an actor's environment, and the actor."""
