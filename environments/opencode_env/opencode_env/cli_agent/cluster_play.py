@@ -41,7 +41,8 @@ def require_fit(features: Iterable[Feature], *, capped: bool) -> None:
     reasons = [reason for feature in features if (reason := feature.one_process())]
     reasons += ["a cap (--env.cap.*) is counted by one process"] if capped else []
     if reasons:
-        raise ValueError(f"--env.cluster.type ray plays in several processes: {'; '.join(reasons)}")
+        advice = "leave that out, or play in one process (without --env.cluster)"
+        raise ValueError(f"--env.cluster.type ray plays in several processes: {'; '.join(reasons)}: {advice}")
 
 
 def cluster_of(env: Env[Any], box_memory: int | None) -> Cluster | None:

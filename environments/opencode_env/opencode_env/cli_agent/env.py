@@ -82,7 +82,7 @@ class CliAgentEnvConfig(EnvConfig):
     sandbox: LocalSandboxConfig = LocalSandboxConfig()
     """The confined local sandbox; without effect on other runtimes."""
     prime: PrimeLimits = PrimeLimits()
-    """What one process may ask of Prime at once; without effect on other runtimes."""
+    """What one process may ask of Prime at once, as each worker of a cluster does; without effect on other runtimes."""
     gateway: GatewayConfig = GatewayConfig()
     """What one rollout may ask of the path to the model, on every runtime."""
     cluster: ClusterConfig = ClusterConfig()
