@@ -19,7 +19,7 @@ class TellingEnv(vf.Env[vf.EnvConfig]):
         told = {name: os.environ.get(name) for name in ("A_KEY", "A_SETTING", "MATHVERDICT_WORKERS")}
         raise ValueError(json.dumps({**told, "cwd": os.getcwd()}))
 
-    async def run(self, task: vf.Task, agents: vf.Agents) -> None:
+    async def run(self, task: vf.Task[Any, Any, Any], agents: vf.Agents) -> None:
         raise NotImplementedError
 
 
