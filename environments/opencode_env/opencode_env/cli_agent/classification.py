@@ -92,6 +92,13 @@ def overflowed(calls: Sequence[ModelCall]) -> bool:
     return bool(calls) and calls[-1].error is not None and is_context_overflow(calls[-1].error)
 
 
+def recovered(calls: Sequence[ModelCall]) -> list[bool]:
+    """Whether each call was refused for a full window and the agent went on to another that was answered."""
+    last = max((number for number, call in enumerate(calls) if call.node is not None), default=-1)
+    refused = (call.error is not None and is_context_overflow(call.error) for call in calls)
+    return [full and number < last for number, full in enumerate(refused)]
+
+
 def is_context_overflow(error: Error) -> bool:
     """Whether a failed call says that the conversation outgrew the model's window: a 400, 413 or 422 that names it, or
     words with which an engine says nothing else, whatever the status."""

@@ -46,6 +46,7 @@ from opencode_env.cli_agent.classification import (
     outcomes_at_the_end,
     outlived_its_end,
     overflowed,
+    recovered,
     require_scorable,
 )
 from opencode_env.cli_agent.interception.callers import own_calls
@@ -310,6 +311,7 @@ def agent_metrics(trace: AnyTrace, error: RolloutError | None, ended: Collection
     agent's run, `ended` are the outcomes of its runs."""
     counts, record, gateway = tool_counts(trace), agent_record(trace), trace.info.get(GATEWAY_RECORD, {})
     last = next(iter(trace.assistant_messages[-1:]), None)
+    failed = sum(call.error is not None for call in trace.calls)
     empty = last is not None and not (last.content or "").strip() and not last.tool_calls
     return {
         "num_turns": float(trace.num_turns),
@@ -320,7 +322,7 @@ def agent_metrics(trace: AnyTrace, error: RolloutError | None, ended: Collection
         "program_calls": float(len(trace.calls) - len(own_calls(trace))),
         "repeated_calls": float(gateway.get(REPEATED, 0)),
         "ghost_answers": float(gateway.get(PARTIAL, 0)),
-        "model_call_errors": float(sum(call.error is not None for call in trace.calls)),
+        "model_call_errors": float(failed - sum(recovered(own_calls(trace)))),
         "total_tool_calls": float(counts.total()),
         "unique_tools_used": float(len(counts)),
         "has_tool_calls": float(bool(counts)),

@@ -26,6 +26,9 @@ logger = logging.getLogger("verifiers.v1.opencode_env.install")
 DEFAULT_VERSION = "1.18.33"
 """OpenCode release that this package was measured with."""
 
+SUMMARY_PROMPTS = {"1.18.33": "7a0024eef9b7fe1983d75e124a4f498ecb2acb91dda954f15d18e51ea9d519f8"}
+"""By release, the SHA-256 of the system prompt of its agent for summaries, without the blanks around it."""
+
 RIPGREP_VERSION = "1.18.0"
 """npm version of the ripgrep packages (the program inside calls itself by ripgrep's own version)."""
 

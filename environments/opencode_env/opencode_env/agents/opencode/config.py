@@ -5,7 +5,9 @@ That text is handed over as a file that no shell ever sees, and no brace in any 
 OpenCode's own `{env:…}` or `{file:…}` substitutions, which it applies to the raw text of a configuration file.
 """
 
+import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +17,7 @@ from pydantic import Field, FiniteFloat, PositiveInt, field_validator, model_val
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
 from verifiers.v1.configs.harness import HarnessConfig, PinnedVersion
 
-from opencode_env.agents.opencode.builds import DEFAULT_VERSION
+from opencode_env.agents.opencode.builds import DEFAULT_VERSION, SUMMARY_PROMPTS
 from opencode_env.agents.opencode.echo import OpenCodeEcho
 from opencode_env.cli_agent.interception.gateway import CHAT, MESSAGES, RESPONSES, ModelRequests
 from opencode_env.cli_agent.interception.history import EchoRules
@@ -218,6 +220,9 @@ call up and something every few seconds from then on; only a call that waits for
 _MOST_RESERVED = 20_000
 """Tokens of a window that are kept free by default: a result of a tool as long as OpenCode leaves it, and an answer."""
 
+_LONGEST_ANSWER = 32_000
+"""Tokens that OpenCode asks for at most."""
+
 _PERMISSIONS = {"*": "allow", "external_directory": {"*": "allow"}, "doom_loop": "allow", "read": {"*": "allow"}}
 """Every permission decided, so that nothing can wait for an answer. The last matching rule wins in OpenCode."""
 
@@ -290,6 +295,34 @@ def build_config(
         limit = {"context": window, "input": window, "output": 0}
         built["provider"][PROVIDER]["models"][model]["limit"] = limit
     return merge(built, config.opencode_config)
+
+
+def summary_start(built: Mapping[str, Any]) -> float | None:
+    """Tokens of a prompt and its answer from which on OpenCode asks for a summary, by its configuration; inf: once a
+    call was refused for a full window, None: never."""
+    compaction = _object(built, "compaction")
+    if not compaction.get("auto", True):
+        return None
+    provider, _, model = str(built.get("model")).partition("/")
+    limit = _object(_object(_object(_object(_object(built, "provider"), provider), "models"), model), "limit")
+    longest = min(limit.get("output") or _LONGEST_ANSWER, _LONGEST_ANSWER)
+    if not limit.get("context"):
+        return math.inf
+    size, kept = limit["context"], longest
+    if limit.get("input"):
+        size, kept = limit["input"], compaction.get("reserved", min(_MOST_RESERVED, longest))
+    return max(0.0, float(size - kept))
+
+
+def is_summary_prompt(config: OpenCodeHarnessConfig, built: Mapping[str, Any], append: str, text: str) -> bool:
+    """Whether a system prompt is the one with which OpenCode asks for a summary, by its configuration or its release;
+    any is, of a release that we do not know. `append` stands behind each system prompt."""
+    own = _object(_object(built, "agent"), "compaction").get("prompt")
+    text = text.removesuffix(f"\n{append}").strip() if append else text.strip()
+    if own:
+        return text == str(own).strip()
+    known = SUMMARY_PROMPTS.get(config.version)
+    return known is None or hashlib.sha256(text.encode()).hexdigest() == known
 
 
 def _provider(

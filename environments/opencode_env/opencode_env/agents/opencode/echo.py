@@ -13,15 +13,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
+from itertools import dropwhile
 from typing import Any, NoReturn
 
 from verifiers.v1.types import AssistantMessage, ToolCall
 
-from opencode_env.cli_agent.interception.history import Wire
+from opencode_env.cli_agent.interception.history import Wire, message_key
 
 _STEP_LIMIT = "CRITICAL - MAXIMUM STEPS REACHED\n"
 _INVALID = "invalid"
 _MISTRALS = "Done."
+_BEFORE_SUMMARY = "What did we do so far?"
 
 
 class OpenCodeEcho:
@@ -30,6 +32,7 @@ class OpenCodeEcho:
     conversation_header = "x-session-id"
     """Names OpenCode's session; sub-agents have one each."""
     side_agents = frozenset({"compaction", "summary", "title"})
+    summary_agent = "compaction"
 
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
         """The sampled ids of the echo's calls, in the order that they have there; None when it is not an echo of that
@@ -55,6 +58,18 @@ class OpenCodeEcho:
     def says_once(self, message: AssistantMessage) -> bool:
         """Whether it is the order to stop that ends a request at an agent's step limit (`steps`); it is sent once."""
         return (message.content or "").startswith(_STEP_LIMIT)
+
+    def begins_section(self, messages: Sequence[Wire], summary: AssistantMessage) -> bool:
+        """Whether behind the system prompt OpenCode asks for the work so far, and the summary is the answer, or none is
+        there where the summary was empty."""
+        asked = False
+        for message in dropwhile(lambda one: one.get("role") == "system", messages):
+            if message.get("role") != "user":
+                return asked and self.recognise(summary, message) is not None
+            if asked:
+                break
+            asked = message_key(message)[0].endswith(_BEFORE_SUMMARY)
+        return asked and self.leaves_out(summary)
 
 
 def _sampled_ids(sampled: Sequence[ToolCall], echoed: Sequence[Wire]) -> list[str] | None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, ClassVar
 
 from opencode_rubrics import require_alive, run_checked, upload_bundle, workdir_of
@@ -31,7 +32,14 @@ from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Messages
 
 from opencode_env.agents.opencode.builds import CachedBuild, cached_build, ensure_build, host_platform
-from opencode_env.agents.opencode.config import BUILT_IN_TOOLS, OpenCodeHarnessConfig, build_config, render_config
+from opencode_env.agents.opencode.config import (
+    BUILT_IN_TOOLS,
+    OpenCodeHarnessConfig,
+    build_config,
+    is_summary_prompt,
+    render_config,
+    summary_start,
+)
 from opencode_env.agents.opencode.install import InstallRecord, install
 from opencode_env.agents.opencode.state import (
     CONFIG_DIR,
@@ -46,10 +54,10 @@ from opencode_env.agents.opencode.state import (
     state_archive,
     write_state,
 )
-from opencode_env.cli_agent.classification import overflowed, require_model_calls
+from opencode_env.cli_agent.classification import overflowed, recovered, require_model_calls
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.interception import own_calls
-from opencode_env.cli_agent.interception.conversations import history_forks
+from opencode_env.cli_agent.interception.conversations import compaction_metrics, history_forks
 from opencode_env.cli_agent.interception.window import listed_window
 from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
@@ -199,7 +207,9 @@ def outcome_of(segment: SegmentRecord) -> AgentOutcome:
     if overflowed(segment.calls):
         return AgentOutcome.CONTEXT_WINDOW
     last = segment.calls[-1]
-    if segment.exit_code == 0 and segment.log.error is None:
+    # Behind a refusal that it recovered from, OpenCode exits as behind any error.
+    summarised = segment.exit_code == 1 and last.finish_reason == "stop" and any(recovered(segment.calls))
+    if (segment.exit_code == 0 or summarised) and segment.log.error is None:
         return AgentOutcome.COMPLETED
     if segment.exit_code == 1 and last.finish_reason is None and last.node is not None:
         return AgentOutcome.CONTENT_FILTER
@@ -221,10 +231,10 @@ def _state(segment: SegmentRecord) -> str:
 
 def rollout_metrics(trace: AnyTrace) -> dict[str, float]:
     """Return how often the model called each of OpenCode's own tools that it was offered, and how often the history of
-    a conversation changed."""
+    a conversation changed or was summarised."""
     counts, offered = tool_counts(trace), {tool.name.lower() for node in trace.nodes for tool in node.tools}
     tools = {f"{tool}_calls": float(counts[tool]) for tool in BUILT_IN_TOOLS if tool in offered}
-    return {**tools, "history_forks": history_forks(trace)}
+    return {**tools, "history_forks": history_forks(trace), **compaction_metrics(trace)}
 
 
 _MAX_LOG_BYTES = 64 * 1024 * 1024
@@ -276,7 +286,12 @@ class OpenCodeSession(HarnessSession):
             images=self._images,
             window=await self._window(),
         )
-        self._rendered = render_config(self.extend_config(built))
+        whole = self.extend_config(built)
+        self._rendered = render_config(whole)
+        if self._rollout.gateway is not None:
+            summaries = self._rollout.gateway.summaries
+            summaries.at = summary_start(whole)
+            summaries.prompt = partial(is_summary_prompt, config, whole, self.system_append())
         if self._rollout.before is not None:
             await self._prepare_continued(self._rollout.before)
             return

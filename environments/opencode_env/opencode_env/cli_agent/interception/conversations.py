@@ -1,15 +1,19 @@
 """Which conversation of a rollout each model call belongs to, kept beside the trace's graph: which nodes are a
 conversation's own, which answers were asked for again, where a conversation forks, and with what it began.
 
+An agent that summarises a conversation goes on with the summary in the place of what stood before: what lies between
+two summaries is a section. A request for a summary is one that our own count of the window has started.
+
 verifiers tells conversations apart by their texts alone, so that two of the same texts flow into one.
 """
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -27,21 +31,21 @@ from opencode_env.cli_agent.traces import lineage
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent.interception")
 
 RequestKey = tuple[str | None, bytes]
-"""What a request is known by: its conversation (None: it does not say) and the identity of its body."""
+"""What a request is known by: the section of its conversation (None: it names none) and the identity of its body."""
 
 
 class AnsweredRequests:
-    """The requests of one session that have an answer or wait for one, and the nodes of each conversation.
+    """The requests of one session that have an answer or wait for one, and the nodes of each section of a conversation.
 
-    A node is of a conversation when one of its answers stands on it or behind it; what the trace began with is every
-    conversation's own.
+    A node is of a section when one of its answers stands on it or behind it; what the trace began with is every one's
+    own.
     """
 
     def __init__(self, nodes: Sequence[MessageNode]) -> None:
         self._nodes = nodes
         self._seeded = len(nodes)
         self._own: dict[str | None, set[int]] = {}
-        """By conversation, the nodes of its requests and answers."""
+        """By section, the nodes of its requests and answers."""
         self._requests: dict[int, RequestKey] = {}
         """By node of an answer, the request that it was given to."""
         self._answered: set[RequestKey] = set()
@@ -72,9 +76,9 @@ class AnsweredRequests:
         own = self._own.setdefault(key[0], set())
         own.update([*takewhile(lambda here: here not in own, lineage(self._nodes, node))])
 
-    def is_own(self, node: int, conversation: str | None) -> bool:
-        """Whether a node is of a conversation."""
-        return node < self._seeded or node in self._own.get(conversation, ())
+    def is_own(self, node: int, section: str | None) -> bool:
+        """Whether a node is of a section."""
+        return node < self._seeded or node in self._own.get(section, ())
 
     def again(self, node: int) -> bool:
         """Whether the request that an answer was given to came more than once."""
@@ -123,7 +127,14 @@ class OwnNodes(dict[NodeKey, int]):
 
 
 HISTORY_RECORD = "history"
-"""Key in a trace's `info` with the number of forks and the first of them; absent when there are none."""
+"""Key in a trace's `info` with the number of forks and the first of them, and where a conversation was summarised the
+`sections` and `summaries`, each in order; absent when there is none of these.
+
+A section has the `conversation`, its `first` and `last` sampled node, the `tokens` that the engine counted in the last
+one's prompt and answer, and the number of the `summary` that it begins with (None: the conversation's first). A summary
+has the `conversation`, its `node`, whether it was `planned` (else the endpoint had refused a call for a full window),
+and whether it was `used`: a section begins with it. What was never summarised is in neither list.
+"""
 
 _BEFORE, _BEHIND = 20, 60
 """Characters that are shown around a difference."""
@@ -133,20 +144,49 @@ def history_forks(trace: Trace[Any, Any, Any]) -> float:
     return float(trace.info.get(HISTORY_RECORD, {}).get("forks", 0))
 
 
+def compaction_metrics(trace: Trace[Any, Any, Any]) -> dict[str, float]:
+    """Return how often a summary took the place of a history, and the tokens of the longest section."""
+    record = trace.info.get(HISTORY_RECORD, {})
+    tokens = [one["tokens"] for one in record.get("sections", ())]
+    used = sum(one["used"] for one in record.get("summaries", ()))
+    return {"compactions": float(used), "section_tokens_max": float(max(tokens, default=0))}
+
+
 class Forks:
-    """Notices the forks of one trace as its answers are committed: its branches beyond one for each conversation. A
-    conversation that only grows has none, nor have calls of the agent's programs, which name no conversation."""
+    """Notices the forks of one trace as its answers are committed: its branches beyond one for each section of a
+    conversation. What only grows has none, nor have summaries, nor calls of the agent's programs, which name no
+    conversation. Puts sections and summaries on the trace."""
 
     def __init__(self, trace: Trace[Any, Any, Any]) -> None:
         self._trace = trace
         self._leaves: dict[str, list[int]] = {}
-        """The last answers of each conversation's branches, the newest last."""
+        """The last answers of the branches of each conversation's newest section, the newest last."""
+        self._sections: dict[str, dict[str, Any]] = {}
+        """The newest of each conversation."""
 
-    def committed(self, node: int, conversation: str | None) -> None:
-        """Take up an answer of a conversation."""
+    def summaries(self, conversation: str) -> Iterator[tuple[int, int]]:
+        """Number and node of each summary of a conversation, the newest first."""
+        made = self._trace.info.get(HISTORY_RECORD, {}).get("summaries", ())
+        for number in reversed(range(len(made))):
+            if made[number]["conversation"] == conversation:
+                yield number, made[number]["node"]
+
+    def summarised(self, node: int, conversation: str, *, planned: bool) -> None:
+        """Take up a summary of a conversation, which is planned or follows a refusal."""
+        record = self._trace.info.setdefault(HISTORY_RECORD, {"forks": 0, "first": []})
+        sections = record.setdefault("sections", [])
+        if (section := self._sections.get(conversation)) is not None and section["summary"] is None:
+            sections += [] if section in sections else [section]
+        summary = {"conversation": conversation, "node": node, "planned": planned, "used": False}
+        record.setdefault("summaries", []).append(summary)
+
+    def committed(self, node: int, conversation: str | None, section: int | None = None, tokens: int = 0) -> None:
+        """Take up an answer of a conversation, in the section that begins with a summary of that number; `tokens` are
+        those of its prompt and of itself."""
         if conversation is None:
             return
         leaves = self._leaves.setdefault(conversation, [])
+        self._note_section(node, conversation, section, tokens)
         before = lineage(self._trace.nodes, self._trace.nodes[node].parent) if leaves else ()
         extended = next((here for here in before if here in leaves), None)
         if extended is not None:
@@ -154,6 +194,23 @@ class Forks:
         elif leaves:
             self._note(conversation, leaves[-1], node)
         leaves.append(node)
+
+    def _note_section(self, node: int, conversation: str, summary: int | None, tokens: int) -> None:
+        """Note which section an answer is of; the first of one closes the branches of the one before."""
+        record = self._trace.info.get(HISTORY_RECORD, {})
+        known = [one for one in record.get("sections", ()) if one["conversation"] == conversation]
+        found = self._sections.get(conversation) or (known[-1] if known else None)
+        begins = summary is not None and not record["summaries"][summary]["used"]
+        if found is None or begins:
+            sampled = [here for here in lineage(self._trace.nodes, node) if self._trace.nodes[here].sampled]
+            first = node if begins else sampled[-1]
+            found = {"conversation": conversation, "first": first, "summary": summary, "tokens": tokens}
+        if begins:
+            record["summaries"][summary]["used"] = True
+            record["sections"].append(found)
+            self._leaves[conversation].clear()
+        found.update(last=node, tokens=tokens or found["tokens"])
+        self._sections[conversation] = found
 
     def last(self, conversation: str) -> int | None:
         """The node of the newest answer of a conversation."""
@@ -222,6 +279,44 @@ def _texts_where_they_differ(old: str, new: str) -> str:
 
 
 _CONVERSATIONS = 100
+
+
+class Summaries:
+    """Tells which of one rollout's requests for a summary follow from what the endpoint counted in the window. An agent
+    can bring its own program to ask for one at any time, by its store for instance; what it asks then is an ordinary
+    call of the conversation."""
+
+    def __init__(self, agent: str | None) -> None:
+        self.agent = agent
+        self.at: float | None = None
+        """Tokens of a prompt and its answer from which on the agent's own program asks; inf: only when a call was
+        refused for a full window; None: never."""
+        self.prompt: Callable[[str], bool] = lambda text: True
+        """Whether a system prompt is the one with which it asks."""
+        self._used: dict[str, float] = {}
+        """By conversation, the tokens of its newest answer and of what that was given to; inf: its newest call was
+        refused for a full window."""
+        self._keys: dict[str, str] = {}
+        """By conversation, the key of the newest request for a summary that was due."""
+
+    def asked(self, body: Mapping[str, Any], conversation: str, key: str) -> bool:
+        """Whether a request of the agent's own program asks for a summary that is due, once more included."""
+        if self.at is None or key.partition(":")[2] != self.agent:
+            return False
+        if not self.prompt("\n".join(str(message.get("content")) for message in _system(body))):
+            return False
+        if self._used.get(conversation, 0) >= self.at:
+            self._keys[conversation] = key
+        return self._keys.get(conversation) == key
+
+    def planned(self, conversation: str) -> bool:
+        """Whether the summary that is due follows no refusal."""
+        return self._used.get(conversation, 0) != inf
+
+    def answered(self, conversation: str, tokens: float) -> None:
+        """Take up how full an answer or a refusal (inf) leaves a conversation's window; 0: it was summarised."""
+        if conversation in self._used or len(self._used) < _CONVERSATIONS:
+            self._used[conversation] = tokens
 
 
 class FixedPrompts:

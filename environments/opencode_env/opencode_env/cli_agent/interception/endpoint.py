@@ -113,7 +113,7 @@ class _ServedChat(_Served, ChatDialect):
         with _reading():
             messages = body.get("messages") or []
             tools = self._tools(body)
-            restored = history.restore(messages, tools or [], call.conversation)
+            restored = history.restore(messages, tools or [], call.section_name)
             call.gateway.note_partial(restored.partial)
             sampled, sent = _results(restored, messages[restored.taken :])
             tail = self._tail(restored, sampled, history)

@@ -35,7 +35,7 @@ from verifiers.v1.types import Response, Tool
 from opencode_env.agents.named import TRANSPORTS
 from opencode_env.cli_agent.interception.call_limits import BodyMemory, CpuBudget, MainCalls, TraceBytes
 from opencode_env.cli_agent.interception.callers import AgentProgram, Caller, ProgramLoad, SubRollout
-from opencode_env.cli_agent.interception.conversations import FixedPrompts, RequestKey
+from opencode_env.cli_agent.interception.conversations import FixedPrompts, RequestKey, Summaries
 from opencode_env.cli_agent.interception.history import History, MessageKey, echo_rules
 from opencode_env.cli_agent.interception.tunnel import OpenTunnel
 from opencode_env.cli_agent.traces import AnyTrace
@@ -311,12 +311,13 @@ class Gateway:
         """Places for requests that are not model calls."""
         self.load = ProgramLoad()
         self.prompts: dict[tuple[bool, str | None], tuple[int, int]] = {}
-        """Bytes and tokens of the newest answered request, by whether it is a main call, and conversation."""
+        """Bytes and tokens of the newest answered request, by whether it is a main call, and section."""
         self.keys: dict[int, str] = {}
         """Of failed calls that bore one, by position in `trace.calls`."""
         self.waits: dict[int, float] = {}
         """Of refused calls, the seconds after which the endpoint wanted to be asked again, by that position."""
         self.fixed_prompts = FixedPrompts(frozenset() if self.echoes is None else self.echoes.side_agents)
+        self.summaries = Summaries(None if self.echoes is None else self.echoes.summary_agent)
         self._partial: set[MessageKey] = set()
         self._steps: dict[int, Sequence[Any]] = {}
         """The lists of `path.py` to which steps were added, by their identity."""
@@ -441,6 +442,10 @@ class Call:
     history: History | None = None
     """Of its session, if the agent says how it sends its history back."""
     request_key: RequestKey | None = None
+    summarises: bool = False
+    """Whether it asks for a summary of its conversation that is due."""
+    section: int | None = None
+    """The number of the summary with which it begins; None: it begins as its conversation did."""
     before_answer: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
     """What is awaited, in order, before the agent gets its answer or hears of its failure."""
     last_message: dict[str, Any] = field(default_factory=dict)
@@ -489,6 +494,11 @@ class Call:
     def is_chat(self) -> bool:
         """Whether it came as a chat completion."""
         return self.dialect.upstream_path == CHAT
+
+    @property
+    def section_name(self) -> str | None:
+        """What its section of its conversation is known by; None where it has no history."""
+        return None if self.request_key is None else self.request_key[0]
 
     @property
     def is_main(self) -> bool:

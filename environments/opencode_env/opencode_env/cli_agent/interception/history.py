@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from pydantic_core import from_json
 from rollout_sandbox.compat import index_nodes
@@ -54,6 +54,11 @@ class EchoRules(Protocol):
         """Return who speaks in a conversation with a system prompt and tools of their own, as its calls' keys name
         them."""
 
+    @property
+    def summary_agent(self) -> str | None:
+        """Who of them is asked for the summary with which a conversation goes on in its full window's place; None: the
+        agent makes none."""
+
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
         """The sampled ids of the echo's calls, in their order there; None when it is not an echo of that answer."""
 
@@ -65,6 +70,9 @@ class EchoRules(Protocol):
 
     def says_once(self, message: AssistantMessage) -> bool:
         """Whether these are the agent's own words at the end of one request, missing from the next."""
+
+    def begins_section(self, messages: Sequence[Wire], summary: AssistantMessage) -> bool:
+        """Whether a request's messages begin with that summary of the messages that stood there before."""
 
 
 def echo_rules(config: HarnessConfig | None) -> EchoRules | None:
@@ -168,7 +176,7 @@ MessageKey = tuple[str, tuple[str, ...]]
 """What an assistant message is known by: its text and the ids of its calls, which agents leave as they are."""
 
 
-def message_key(message: WireMessage) -> MessageKey:
+def message_key(message: Wire) -> MessageKey:
     content, calls = message.get("content"), message.get("tool_calls")
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
@@ -270,7 +278,7 @@ class History:
         self._nodes: list[MessageNode] = session.trace.nodes
         self.requests = AnsweredRequests(self._nodes)
         self.forks = Forks(session.trace)
-        self._conversation: str | None = None
+        self._section: str | None = None
         """Of the request whose history is looked for; that takes no time in which there could be another."""
         self._children: dict[int | None, list[int]] = {}
         self._linked = 0
@@ -279,9 +287,16 @@ class History:
         self._valid: dict[int, bool] = {}
         index_nodes(session.trace, ChatDialect, OwnNodes(self._nodes))
 
-    def restore(self, messages: Sequence[WireMessage], tools: list[Tool], conversation: str | None) -> RestoredHistory:
-        """The longest part of a request's history that the graph holds."""
-        self._conversation = conversation
+    def section(self, body: Mapping[str, Any], conversation: str) -> int | None:
+        """The number of the summary with which a request of a conversation begins, the newest of several; None where it
+        begins as the conversation did, or is no chat request."""
+        found = ((number, self._nodes[node].message) for number, node in self.forks.summaries(conversation))
+        messages = body.get("messages") or ()
+        return next((number for number, one in found if self.rules.begins_section(messages, cast(Any, one))), None)
+
+    def restore(self, messages: Sequence[WireMessage], tools: list[Tool], section: str | None) -> RestoredHistory:
+        """The longest part of the history of a section's request that the graph holds."""
+        self._section = section
         for number in range(self._linked, len(self._nodes)):  # nodes are never moved or taken away
             self._children.setdefault(self._nodes[number].parent, []).append(number)
         self._linked = len(self._nodes)
@@ -378,7 +393,7 @@ class History:
     ) -> list[WireMessage]:
         """Return what comes next in a request and stands for nothing: parts of an answer that was asked for again, as
         long as without them more of the request is found."""
-        if messages[found.taken].get("role") != "assistant" or self._conversation is None:
+        if messages[found.taken].get("role") != "assistant" or self._section is None:
             return []
         places = (found.end, *self._own_words(found.end))
         again = [node for place in places for node in self._answers(place) if self.requests.again(node)]
@@ -406,7 +421,7 @@ class History:
         return True
 
     def _is_own(self, node: int) -> bool:
-        return self.requests.is_own(node, self._conversation)
+        return self.requests.is_own(node, self._section)
 
     def _is_echo(self, message: WireMessage, answers: Sequence[int]) -> bool:
         return any(self._recognise(node, message) is not None for node in answers)

@@ -68,6 +68,7 @@ RECORD: Sequence[Callable[[Call], None]] = (
     chat_answers.note_forms,
     request.count,
     window.note_prompt,
+    window.note_fill,
     request.weigh,
     request.record_caller,
 )

@@ -378,11 +378,14 @@ def _mediated(part: dict[str, Any], dialect: Dialect[Any]) -> list[str]:
 
 def _hold_beginning(call: Call) -> bool:
     """Let the call go on with what its conversation began with; returns whether it would not have."""
-    main = call.session is not None and call.is_main
-    if not main or not call.is_chat or call.conversation is None or not call.caller.run:
+    if call.session is None or not call.is_chat or call.conversation is None or not call.caller.run:
         return False
-    agent = (call.key or "").partition(":")[2]
-    return call.gateway.fixed_prompts.hold(call.body, call.conversation, agent)
+    key, summaries = call.key or "", call.gateway.summaries
+    call.summarises = summaries.asked(call.body, call.conversation, key)
+    agent = key.partition(":")[2]
+    if agent == summaries.agent and not call.summarises:
+        agent = ""
+    return call.is_main and call.gateway.fixed_prompts.hold(call.body, call.conversation, agent)
 
 
 _ROUTING = frozenset({"x-session-affinity", "x-parent-session-id", "authorization", "x-api-key", _MARK})
@@ -425,12 +428,17 @@ async def take_place(call: Call) -> None:
 
 
 async def find_history(call: Call) -> None:
-    """Have the call's history restored when it is read. Changes `history` and `request_key`. What the agent's programs
-    ask has no history of its own, and is read as it came."""
+    """Have the call's history restored when it is read. Changes `history`, `section` and `request_key`. What the
+    agent's programs ask has no history of its own, and is read as it came."""
     history = call.gateway.histories.get(call.is_main)
     if history is None or not call.caller.own:
         return
-    call.history, call.request_key = history, (call.conversation, call.server_body)
+    name = call.conversation
+    if name is not None and not call.summarises:
+        call.section = history.section(call.body, name)
+    if name is not None and (call.summarises or call.section is not None):
+        name = f"{name}\n{'summary' if call.summarises else call.section}"
+    call.history, call.request_key = history, (name, call.server_body)
     call.until_end.enter_context(history.requests.serving(call.request_key))
 
 
@@ -444,8 +452,14 @@ def commit(call: Call) -> None:
     """Take up the answer of the recorded call in its conversation."""
     node = None if call.record is None else call.record.node
     if call.history is not None and call.request_key is not None and node is not None:
+        assert call.record is not None
         call.history.requests.committed(node, call.request_key, call.last_message)
-        call.history.forks.committed(node, call.conversation)
+        if call.summarises and call.conversation is not None:
+            planned = call.gateway.summaries.planned(call.conversation)
+            call.history.forks.summarised(node, call.conversation, planned=planned)
+            return
+        tokens = 0 if call.record.usage is None else call.record.usage.total_tokens
+        call.history.forks.committed(node, call.conversation, call.section, tokens)
 
 
 def count(call: Call) -> None:

@@ -8,7 +8,7 @@ behind the prompt by what is known of its tokens, and the request on the trace i
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from math import ceil
+from math import ceil, inf
 from typing import Any, TypeVar
 
 import httpx
@@ -77,6 +77,8 @@ _LEAST_ANSWER = 1 / 16
 """Share of the window that is asked for at least: whether it fits, the endpoint knows better than an estimate."""
 _FIRST_BYTES, _FURTHER_BYTES = 3, 2
 """Bytes of a request that are a token at least, as an estimate: of a whole request, and of what is new in one."""
+_SPARSEST = 1 / 4
+"""Tokens by byte of what is new in a request that are counted on, as a share of those of what it held before."""
 _PICTURE = re.compile(rb'"data:image/[^"]{1000,}"')
 _PICTURE_BYTES = 3000
 """What counts for the data of a picture, which is not read as text."""
@@ -100,6 +102,7 @@ class AnswerLimits:
             self._rename(body)
         call.prompt_bytes = 0 if window is None else _bytes_of(body)
         if window is not None:
+            _require_room(call, window)
             prompt = _prompt_tokens(call)
             self._tell_of_small(body, window, prompt)
             _lower(body, max(window - prompt, int(window * _LEAST_ANSWER), 1))
@@ -179,16 +182,40 @@ def _bytes_of(body: Mapping[str, Any]) -> int:
 def _prompt_tokens(call: Call) -> int:
     """The most tokens that the prompt has, by those that the endpoint counted before and the bytes that are new."""
     size = call.prompt_bytes
-    known_bytes, known = call.gateway.prompts.get((call.is_main, call.conversation), (size + 1, 0))
+    known_bytes, known = call.gateway.prompts.get((call.is_main, call.section_name), (size + 1, 0))
     new = size - known_bytes
     return known + ceil(new / _FURTHER_BYTES) if new >= 0 else ceil(size / _FIRST_BYTES)
+
+
+def _require_room(call: Call, window: int) -> None:
+    """Refuse a call that cannot be answered, as an endpoint would: what it holds does not fit into the window, even if
+    what is new has a fraction of the tokens that as many bytes had before."""
+    known_bytes, known = call.gateway.prompts.get((call.is_main, call.section_name), (call.prompt_bytes, 0))
+    new = max(call.prompt_bytes - known_bytes, 0)
+    least = known + int(new * known / known_bytes * _SPARSEST)
+    if least >= window:
+        told = f"the prompt has about {least} tokens or more, beyond the maximum context length of {window} tokens"
+        raise ProviderError(told, status_code=400)
 
 
 def note_prompt(call: Call) -> None:
     """Keep what the endpoint counted in the prompt of a recorded call."""
     if call.prompt_bytes and call.record is not None and call.record.usage is not None and call.record.node is not None:
-        place = (call.is_main, call.conversation)
+        place = (call.is_main, call.section_name)
         call.gateway.prompts[place] = (call.prompt_bytes, call.record.usage.input_tokens)
+
+
+def note_fill(call: Call) -> None:
+    """Keep how full a recorded call of the agent's own program leaves its conversation's window."""
+    assert call.record is not None
+    error, usage, gateway = call.record.error, call.record.usage, call.gateway
+    if call.conversation is None or not call.caller.own:
+        return
+    if call.record.node is not None:
+        tokens = 0 if call.summarises or usage is None else usage.total_tokens
+        gateway.summaries.answered(call.conversation, tokens)
+    elif error is not None and says_full(error.status_code, error.message):
+        gateway.summaries.answered(call.conversation, inf)
 
 
 def _wants_less(body: dict[str, Any], window: int | None, error: ProviderError) -> bool:
