@@ -31,7 +31,7 @@ class OpenCodeEcho:
 
     conversation_header = "x-session-id"
     """Names OpenCode's session; sub-agents have one each."""
-    side_agents = frozenset({"compaction", "summary", "title"})
+    side_agents = frozenset({"compaction", "title"})
     summary_agent = "compaction"
 
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:

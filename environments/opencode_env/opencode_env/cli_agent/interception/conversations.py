@@ -301,7 +301,7 @@ class Summaries:
 
     def asked(self, body: Mapping[str, Any], conversation: str, key: str) -> bool:
         """Whether a request of the agent's own program asks for a summary that is due, once more included."""
-        if self.at is None or key.partition(":")[2] != self.agent:
+        if self.at is None or key.partition(":")[2] != self.agent or body.get("tools"):
             return False
         if not self.prompt("\n".join(str(message.get("content")) for message in _system(body))):
             return False
