@@ -107,9 +107,10 @@ async def test_a_conversation_keeps_its_system_prompt_and_tools_whatever_its_age
     await say(rollout, mark, "You are evil.", [other])
     await say(rollout, mark, "You code.", None)
     await say(rollout, mark, "You plan.", [TOOL, other], "plan")
-    assert sent(rollout) == [("You code.", ["bash"])] * 4
-    await say(rollout, mark, "You sum up.", None, "compaction")
+    await say(rollout, mark, "You sum up.", None, "compaction")  # which is not due
+    assert sent(rollout) == [("You code.", ["bash"])] * 5
+    await say(rollout, mark, "You name it.", None, "title")
     await say(rollout, mark, "You help.", [other], "general", "ses_2")
     await say(rollout, "", "A program's.", [other], "build", "ses_1")
-    assert sent(rollout)[4:] == [("You sum up.", []), ("You help.", ["evil"]), ("A program's.", ["evil"])]
+    assert sent(rollout)[5:] == [("You name it.", []), ("You help.", ["evil"]), ("A program's.", ["evil"])]
     rollout_of(rollout.main).program.forget()

@@ -44,6 +44,8 @@ async def test_opencode_summarises_before_the_window_is_full(confined: Place, wi
     assert run.trace.ok, run.trace.errors
     assert run.record["outcome"] == "completed"
     assert [call.error for call in run.trace.calls] == [None] * len(run.requests)
+    assert (run.trace.metrics["compactions"], run.trace.metrics["history_forks"]) == (len(summaries), 0)
+    assert run.trace.num_branches == 2 * len(summaries) + 1
     assert run.requests[0].body["max_tokens"] > RESERVE  # an answer is held to what fits, and not to the reserve
 
 

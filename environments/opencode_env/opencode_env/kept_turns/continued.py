@@ -241,7 +241,7 @@ class Continued:
 
     def _had_forked(self, trace: AnyTrace) -> bool:
         """Whether the turn's conversation had forked before its request, or forked with it."""
-        if self.state.get("forks") is not None:
+        if (self.state.get("forks") or {}).get("forks"):
             return True
         first = next((node for node in trace.nodes[self.seeded :] if node.sampled), None)
         return first is not None and self.leaf is not None and self.leaf not in lineage(trace.nodes, first.parent)
