@@ -497,7 +497,7 @@ class Call:
 
     @property
     def section_name(self) -> str | None:
-        """What its section of its conversation is known by; None where it has no history."""
+        """Return what its section of its conversation is known by; None where it has no history."""
         return None if self.request_key is None else self.request_key[0]
 
     @property

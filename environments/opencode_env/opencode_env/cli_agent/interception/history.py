@@ -56,8 +56,8 @@ class EchoRules(Protocol):
 
     @property
     def summary_agent(self) -> str | None:
-        """Who of them is asked for the summary with which a conversation goes on in its full window's place; None: the
-        agent makes none."""
+        """Return who of them is asked for the summary with which a conversation goes on when its window is full; None:
+        the agent makes none."""
 
     def recognise(self, sampled: AssistantMessage, echo: Wire) -> Sequence[str] | None:
         """The sampled ids of the echo's calls, in their order there; None when it is not an echo of that answer."""
