@@ -32,7 +32,7 @@ def test_a_metric_is_every_agents_or_is_named_as_opencodes() -> None:
     config = AgentConfig(harness=NullHarnessConfig(id="null"))
     trace: AnyTrace = Trace(task=task, agent=AgentInfo(config=config))
     every = agent_metrics(trace, None).keys()
-    assert rollout_metrics(trace).keys() == {"history_forks"}
+    assert rollout_metrics(trace).keys() == {"history_forks", "compactions", "section_tokens_max"}
     offered = [Tool(name=name, description="", parameters={}) for name in BUILT_IN_TOOLS]
     trace.nodes.append(MessageNode(message=UserMessage(content="x"), tools=offered))
     assert named(exceptions) == rollout_metrics(trace).keys()
