@@ -289,7 +289,7 @@ class History:
 
     def section(self, body: Mapping[str, Any], conversation: str) -> int | None:
         """The number of the summary with which a request of a conversation begins, the newest of several; None where it
-        begins as the conversation did, or is no chat request."""
+        begins as the conversation did, or is of another format."""
         found = ((number, self._nodes[node].message) for number, node in self.forks.summaries(conversation))
         messages = body.get("messages") or ()
         return next((number for number, one in found if self.rules.begins_section(messages, cast(Any, one))), None)
