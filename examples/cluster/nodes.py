@@ -17,6 +17,7 @@ from typing import Any
 
 RAY = Path(sys.executable).with_name("ray")
 STARTED = "Ray runtime started"
+SLOW = "timed out during startup"
 TRIES = 10
 END_SECONDS = 60.0
 """Ray lets a node drain for 30."""
@@ -85,7 +86,7 @@ async def _up(nodes: list[Process], options: Sequence[str], log: Path, variables
             if STARTED in log.read_text():
                 return
             await asyncio.sleep(0.1)
-        if "timed out during startup" not in log.read_text():
+        if SLOW not in log.read_text():
             break
     raise RuntimeError(f"a node of Ray did not start: {log.read_text()[-2000:]}")
 

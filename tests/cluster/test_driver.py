@@ -3,9 +3,11 @@
 import asyncio
 import json
 import multiprocessing
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from opencode_env.cli_agent.cluster_play import Watched, files_read
 from opencode_env.cli_agent.evaluation import EvaluationReport
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Cluster, Started, require_reachable
-from opencode_env.cluster.ray_engine import OWN_MEMORY, monitored
+from opencode_env.cluster.ray_engine import OWN_MEMORY, RayEngine, monitored
 from opencode_env.cluster.worker import Worker, digest, unlike, versions
 from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 from pydantic import ValidationError
@@ -26,6 +28,7 @@ from verifiers.v1.task import WireTaskData
 from verifiers.v1.trace import Error, TraceTask, WireTrace
 from verifiers.v1.types import AssistantMessage, UserMessage
 
+from tests.support.user_home import closed_port
 from tests.support.waiting import until
 
 EPISODE: WireEpisode = WireEpisode(task=TraceTask(type="Task", data=WireTaskData(idx=7)))
@@ -244,6 +247,83 @@ async def test_a_worker_of_a_drained_node_finishes_and_gets_no_more() -> None:
         engine.answer("episode", pack(dump(EPISODE)))
         await asyncio.gather(first, second)
         await until(lambda: engine.ended == [0])
+
+
+async def test_a_process_without_a_worker_gets_the_next_that_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multiprocessing, "parent_process", multiprocessing.current_process)  # of both
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    busy, other = HeldEngine(), HeldEngine()
+    options = {"per_worker": 1, "max_workers": 1}
+    async with cluster(busy, **options) as first, cluster(other, **options) as second:
+        playing = [asyncio.ensure_future(first.play(b"request", "")) for _ in range(2)]
+        await until(lambda: len(busy.played) == 1)
+        waiting = asyncio.ensure_future(second.play(b"request", ""))
+        await until(lambda: first._workers[0].leaving)
+        busy.answer("episode", pack(dump(EPISODE)))
+        await until(lambda: len(other.played) == 1)
+        assert len(busy.played) == 1
+        other.answer("episode", pack(dump(EPISODE)))
+        await waiting
+        await until(lambda: len(busy.played) == 2)  # and back
+        busy.answer("episode", pack(dump(EPISODE)))
+        await asyncio.gather(*playing)
+
+
+async def test_workers_that_cannot_be_counted_are_an_error_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    async with cluster(HeldEngine(), max_workers=1) as made:
+        with pytest.raises(ClusterError, match="cannot be counted"):
+            await made.play(b"request", "")
+
+
+async def test_a_change_that_cannot_be_shown_costs_no_rollout() -> None:
+    engine, seen = HeldEngine(), list[Any]()
+
+    def watch(delta: dict[str, Any]) -> None:
+        seen.append(delta)
+        raise ValueError("no trace")
+
+    engine.deltas = [{}, {}]
+    async with cluster(engine) as made:
+        playing = asyncio.ensure_future(made.play(b"request", "", watch))
+        await until(lambda: len(engine.played) == 1)
+        await until(lambda: len(seen) == 2 or playing.done())
+        engine.answer("episode", pack(dump(EPISODE)))
+        await playing
+
+
+async def test_no_worker_is_started_for_rollouts_that_were_dropped() -> None:
+    engine = HeldEngine()
+    engine.held.clear()
+    async with cluster(engine, per_worker=2) as made:
+        first = asyncio.ensure_future(made.play(b"request", ""))
+        await until(lambda: engine.starting == 1)
+        dropped = asyncio.ensure_future(made.play(b"request", ""))
+        await until(lambda: len(made._waiting) == 2)
+        dropped.cancel()
+        await asyncio.wait([dropped])
+        second = asyncio.ensure_future(made.play(b"request", ""))
+        await until(lambda: made._waiting[-1] is not made._waiting[0])
+        engine.held.set()
+        await until(lambda: len(engine.played) == 2)
+        engine.answer("episode", pack(dump(EPISODE)))
+        await asyncio.gather(first, second)
+    assert engine.starting == 1
+
+
+async def test_a_process_that_has_joined_a_cluster_is_told_so() -> None:
+    """Ray holds one connection a process, which a second environment would end for the first."""
+    pytest.importorskip("ray")
+    engine = RayEngine(ClusterConfig(type="ray", address=f"127.0.0.1:{closed_port()}"))
+    context = SimpleNamespace(gcs_address="10.0.0.1:6379")
+    engine._ray = SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: context)
+    with pytest.raises(ClusterError, match=r"joined the Ray cluster at 10\.0\.0\.1:6379 already"):
+        await engine.connect()
 
 
 async def play_in_a_pool(tried: Any, active: Any, most: Any) -> None:

@@ -8,8 +8,9 @@ import pytest
 import verifiers.v1 as vf
 from opencode_env.scripted_model import Reply, ScriptPolicy, ToolCall
 from rollout_sandbox.surrogates import replace_surrogates, whole_events, whole_text
+from verifiers.v1.serve.delta import dump, pack, unpack
 from verifiers.v1.trace import Error
-from verifiers.v1.types import AssistantMessage
+from verifiers.v1.types import AssistantMessage, Tool
 
 from tests.rubrics.conftest import trace_of
 from tests.support.replies import bash
@@ -72,6 +73,23 @@ def test_whatever_holds_a_half_can_be_written_afterwards() -> None:
     replace_surrogates(trace)
     assert json.loads(trace.model_dump_json())["info"] == {"a": {"k�": ["�", {"b": ["�", 1]}]}}
     assert (trace.last_reply, trace.nodes[0].token_ids) == ("reply�", [1, 2])
+
+
+def test_whatever_holds_a_number_of_no_64_bits_can_be_sent_afterwards() -> None:
+    """A tool that an agent declares holds any number; an error of the wire would be an end without a score."""
+    trace = trace_of(vf.TaskData(idx=0), "reply")
+    huge = 10**5000
+    trace.info = {"a": [1, 2, huge], "b": {"c": (-huge, True)}, "d": [1, HALF], "e": [1, 2.5, True, None]}
+    tool = Tool(name="t", parameters={"enum": [0, huge]})
+    trace.nodes = [vf.MessageNode(message=AssistantMessage(content=""), sampled=True, token_ids=[1, 2], tools=[tool])]
+    with pytest.raises(OverflowError):
+        pack(dump(trace))
+    replace_surrogates(trace)
+    sent = unpack(pack(dump(trace)))
+    most, least = 2**64 - 1, -(2**63)
+    assert sent["info"] == {"a": [1, 2, most], "b": {"c": [least, True]}, "d": [1, "�"], "e": [1, 2.5, True, None]}
+    assert sent["nodes"][0]["tools"][0]["parameters"] == {"enum": [0, most]}
+    assert trace.nodes[0].token_ids == [1, 2]
 
 
 def said(**parts: Any) -> Reply:

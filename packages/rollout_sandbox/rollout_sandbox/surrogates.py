@@ -18,6 +18,8 @@ _ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+
 _TextPlace = tuple[dict[str, Any], str]
 """An object of an event and the key of one of its texts."""
 
@@ -57,7 +59,8 @@ def whole_json(value: Any) -> Any:
 def replace_surrogates(model: BaseModel) -> None:
     """Replace lone surrogates in all texts of a model and of what it holds, in place.
 
-    One anywhere in what a rollout left would end the whole evaluation. What the model said is whole since the
+    Whole numbers that 64 bits do not hold, which traces cannot be sent with, become the nearest that they do. One
+    anywhere in what a rollout left would end the whole evaluation. What the model said is whole since the
     interception; logs, tool output, answers, errors and what a task or a rubric wrote down come from the agent.
     """
     for fields in (vars(model), model.model_extra or {}):
@@ -77,11 +80,20 @@ def _replaced(value: Any) -> Any:
     elif isinstance(value, dict):
         for key in list(value):
             value[_replaced(key)] = _replaced(value.pop(key))
-    elif isinstance(value, list) and not (value and isinstance(value[0], int | float)):  # token ids, logprobs, masks
+    elif isinstance(value, int):
+        return value if _LEAST <= value <= _MOST else min(max(value, _LEAST), _MOST)
+    elif isinstance(value, list) and not _are_sound_numbers(value):
         value[:] = map(_replaced, value)
     elif isinstance(value, tuple):
         return tuple(map(_replaced, value))
     return value
+
+
+def _are_sound_numbers(values: list[Any]) -> bool:
+    """Whether these are numbers that need no change: token ids, logprobs and masks are many, and looked at at once."""
+    if not values or not set(map(type, values)) <= {int, float, bool}:
+        return False
+    return _LEAST <= min(values) <= max(values) <= _MOST
 
 
 def whole_events(chunks: list[bytes]) -> list[bytes]:

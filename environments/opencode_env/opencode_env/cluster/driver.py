@@ -101,6 +101,8 @@ class Cluster:
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
     _paused_until: float = 0.0
     """Time of the loop until which no worker is started, as the last start failed."""
+    _next: int | None = None
+    """The lock of the process whose rollouts wait for its first worker while others have all (`max_workers`)."""
     _later: asyncio.TimerHandle | None = None
 
     @contextlib.asynccontextmanager
@@ -116,6 +118,7 @@ class Cluster:
             yield
         finally:
             looking.cancel()
+            self._step_back()
             if self._later is not None:
                 self._later.cancel()
             for task in self._starting:
@@ -162,7 +165,7 @@ class Cluster:
             async with contextlib.aclosing(self.engine.play(started.handle, request)) as items:
                 async for kind, data in items:
                     if kind == "delta":
-                        watch(unpack(data))
+                        _show(watch, data)
         except (NodeLostError, NodeMemoryError) as error:
             self._forget(worker)
             raise type(error)(f"{started.place}: {error}") from error
@@ -170,7 +173,7 @@ class Cluster:
             self._leave(worker)
         try:
             return await asyncio.to_thread(_episode, kind, data), started.node
-        except ValueError as error:
+        except Exception as error:
             raise EnvError(f"{started.place} gave no episode: {error}") from error
 
     async def _place(self) -> _Running:
@@ -182,6 +185,8 @@ class Cluster:
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
                 self._leave(waiting.result())
+            elif waiting in self._waiting:
+                self._waiting.remove(waiting)
             raise
 
     def _dispatch(self) -> None:
@@ -198,10 +203,18 @@ class Cluster:
             if worker.idle is not None:
                 worker.idle.cancel()
             self._waiting.popleft().set_result(worker)
+        if not self._waiting:
+            self._step_back()
         loop = asyncio.get_running_loop()
         if (pause := self._paused_until - loop.time()) > 0:
             self._dispatch_in(pause)
             return
+        try:
+            self._start_workers()
+        except OSError as error:  # of a lock's file
+            self._failed(ClusterError(f"workers cannot be counted (--env.cluster.max-workers): {error}"))
+
+    def _start_workers(self) -> None:
         for _ in range(-(-len(self._waiting) // self.config.per_worker) - len(self._starting)):
             lock = self._take_lock()
             if lock is None and self.config.max_workers is not None:
@@ -215,15 +228,35 @@ class Cluster:
         self._later = asyncio.get_running_loop().call_later(seconds, self._dispatch)
 
     def _take_lock(self) -> int | None:
-        """One of the locks that say how many workers there are, over all processes of a server's pool."""
-        if self.config.max_workers is None:
+        """One of the locks that say how many workers there are, over all processes of a server's pool; the next that is
+        free is that of a process which waits for its first."""
+        if self.config.max_workers is None or self._is_another_next():
             return None
+        locks = (try_lock(self._lock_file(str(number))) for number in range(self.config.max_workers))
+        lock = next((lock for lock in locks if lock is not None), None)
+        if lock is None and not self._workers and not self._starting and self._next is None:
+            self._next = try_lock(self._lock_file("next"))
+        elif lock is not None:
+            self._step_back()
+        return lock
+
+    def _lock_file(self, name: str) -> Path:
         parent = multiprocessing.parent_process()
         pool = os.getpid() if parent is None else parent.pid
         folder = private_directory(Path(tempfile.gettempdir()) / f"opencode-env-workers-{os.getuid()}")
         source = id(self) if parent is None else hashlib.sha256(self.order).hexdigest()[:16]
-        locks = (try_lock(folder / f"{pool}-{source}-{number}") for number in range(self.config.max_workers))
-        return next((lock for lock in locks if lock is not None), None)
+        return folder / f"{pool}-{source}-{name}"
+
+    def _is_another_next(self) -> bool:
+        if self._next is not None or (lock := try_lock(self._lock_file("next"))) is None:
+            return self._next is None
+        os.close(lock)
+        return False
+
+    def _step_back(self) -> None:
+        if self._next is not None:
+            os.close(self._next)
+            self._next = None
 
     async def _start(self, lock: int | None) -> None:
         worker: _Running | None = None
@@ -273,10 +306,17 @@ class Cluster:
             await asyncio.sleep(self.look_seconds)
             leaving = await self.engine.leaving() if self._workers else ()
             for worker in [one for one in self._workers if one.started.node_id in leaving and not one.leaving]:
-                worker.leaving = True
-                logger.info("no further rollout for the %s: its node is drained", worker.started.place)
-                if not worker.playing:
-                    self._end(worker)
+                self._give_back(worker, "its node is drained")
+            shared = self.config.max_workers and self._workers and not any(one.leaving for one in self._workers)
+            if shared and self._is_another_next():
+                worker = min(self._workers, key=lambda one: one.playing)
+                self._give_back(worker, "another process of the pool has none (--env.cluster.max-workers)")
+
+    def _give_back(self, worker: _Running, reason: str) -> None:
+        worker.leaving = True
+        logger.info("no further rollout for the %s: %s", worker.started.place, reason)
+        if not worker.playing:
+            self._end(worker)
 
     def _forget(self, worker: _Running) -> None:
         if worker in self._workers:
@@ -293,6 +333,13 @@ class Cluster:
             task = asyncio.create_task(self.engine.end(worker.started.handle))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
+
+
+def _show(watch: Callable[[dict[str, Any]], None], data: bytes) -> None:
+    try:
+        watch(unpack(data))
+    except Exception as error:  # noqa: BLE001 - nothing that is only looked at ends a rollout
+        logger.warning("a change of a trace cannot be shown: %s: %s", type(error).__name__, error)
 
 
 def _episode(kind: str, data: bytes) -> WireEpisode:

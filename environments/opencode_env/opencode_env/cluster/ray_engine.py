@@ -94,6 +94,12 @@ class RayEngine:
             ClusterError: nobody answers at the address in time, or it refuses.
         """
         address, limit = str(self._config.address), self._config.start_timeout
+        if self._ray.is_initialized():
+            at = self._ray.get_runtime_context().gcs_address
+            raise ClusterError(
+                f"this process has joined the Ray cluster at {at} already, and Ray lets it join one, once: play on "
+                f"{address} (--env.cluster.address) from a process of its own"
+            )
         host, _, port = address.rpartition(":")
         try:
             socket_made = await asyncio.to_thread(socket.create_connection, (host, int(port)), min(limit, 10.0))

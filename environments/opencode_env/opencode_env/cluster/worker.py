@@ -153,7 +153,8 @@ class Worker:
                 while not (await asyncio.wait([playing], timeout=_NEWS_SECONDS))[0]:
                     if changed.is_set():
                         changed.clear()
-                        with contextlib.suppress(ValueError):  # half a surrogate, which the whole has no more
+                        # Half a surrogate, or a number of no 64 bits: the whole has none any more.
+                        with contextlib.suppress(Exception):
                             await streamer.flush()
                     while news:
                         yield "delta", news.pop(0)
