@@ -87,11 +87,13 @@ class RayNode:
             process = self._process
             assert process is not None
             wait_until(lambda: STARTED in self.log or process.poll() is not None)  # noqa: B023 - at once
-            if process.poll() is None or SLOW not in self.log:
+            if process.poll() is None:
+                return
+            if SLOW not in self.log:
                 break
             self.end()
             self.begin()
-        assert process.poll() is None, self.log
+        raise AssertionError(self.log)
 
     def pids(self, *words: str) -> list[int]:
         """What runs on this node with one of these words in its command."""
