@@ -3,7 +3,9 @@
 import asyncio
 import json
 import multiprocessing
+import socket
 import tempfile
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -324,6 +326,18 @@ async def test_a_process_that_has_joined_a_cluster_is_told_so() -> None:
     engine._ray = SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: context)
     with pytest.raises(ClusterError, match=r"joined the Ray cluster at 10\.0\.0\.1:6379 already"):
         await engine.connect()
+
+
+async def test_a_port_that_is_no_heads_is_doubted() -> None:
+    pytest.importorskip("ray")
+    answering = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        engine = RayEngine(ClusterConfig(type="ray", address=address, start_timeout=0.1))
+        engine._ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: answering.wait())
+        with pytest.raises(ClusterError, match=r"TimeoutError .*own port"):
+            await engine.connect()
+    answering.set()
 
 
 async def play_in_a_pool(tried: Any, active: Any, most: Any) -> None:

@@ -93,7 +93,7 @@ def _are_sound_numbers(values: list[Any]) -> bool:
     """Whether these are numbers that need no change: token ids, logprobs and masks are many, and looked at at once."""
     if not values or not set(map(type, values)) <= {int, float, bool}:
         return False
-    return bool(_LEAST <= min(values) and max(values) <= _MOST)
+    return bool(min(values) >= _LEAST and max(values) <= _MOST)
 
 
 def whole_events(chunks: list[bytes]) -> list[bytes]:

@@ -107,6 +107,7 @@ class RayEngine:
             await asyncio.wait_for(_in_daemon(lambda: self._init(address)), limit)
         except Exception as error:
             told = f"{type(error).__name__}: {error}".rstrip(": ")
+            told += " (is it the head's own port, not its dashboard's?)" if isinstance(error, TimeoutError) else ""
             raise ClusterError(f"no Ray cluster can be joined at {address} (--env.cluster.address): {told}") from error
         finally:
             _own_signals()
