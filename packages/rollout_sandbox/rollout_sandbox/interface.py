@@ -11,13 +11,18 @@ it, a `Runtime` with variables and a user, which is what harnesses, tasks and ru
                                         `poll`, `terminate`; `kill` ends all that it started
     run_background(runtime, argv, env, log)    a process that nobody waits for, its output in the file `log` inside
     read(runtime, path, max_bytes=None), write(runtime, path, data)    bytes of regular files, resolved inside; nothing
-                                        that blocks is waited for
+                                        that blocks is waited for; of a longer file `max_bytes` are given
     host_url(url)                       opens the way to one address of the host, and returns it as it is inside
     expose(port)                        the way from the host to one port inside
     prepare_execution(routes, network=None)    takes the network that the agent must not have; with None, gives it back
 
-All but `cleanup` (which needs no event loop) and `host_url` are coroutines. `runtime` is the view through which a
+All but `cleanup` (which needs no event loop) and `host_url` are coroutines. From `start` to `write` all must be written
+but one of `teardown` and `cleanup`; `stop` is verifiers' own and calls `teardown`. `runtime` is the view through which a
 command was asked for: `runtime.process_env(env)` are all its variables, and `runtime.user` is who runs it, or None.
+
+    from rollout_sandbox.compat import CustomRuntimeConfig, CustomRuntimeInfo, Runtime, RuntimeBackend
+    from rollout_sandbox.interface import SandboxAbilities
+    from verifiers.v1.runtimes import ProgramResult
 
     class MyConfig(CustomRuntimeConfig):  # options are fields; `--env.agent.runtime.type custom` reads them
         import_path: str = "my_package.MyBackend"
@@ -36,6 +41,9 @@ command was asked for: `runtime.process_env(env)` are all its variables, and `ru
             return MyView(self, env=self.env if env is None else env)
 
         async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult: ...
+
+The suite tests a limit where the configuration has its option: `max_memory` or `memory`, `max_processes`, `max_disk`;
+the network's policy where it is a `verifiers.v1.configs.runtime.NetworkPolicyConfig` too.
 
 `is_local` says that it is on this machine, and `SUPPORTS_TASK_IMAGES`, `SUPPORTS_USER_SWITCHING` and
 `SUPPORTS_PORT_EXPOSURE` what it takes of a task; each is a class attribute and False until it is set.
