@@ -17,8 +17,8 @@ it, a `Runtime` with variables and a user, which is what harnesses, tasks and ru
     prepare_execution(routes, network=None)    takes the network that the agent must not have; with None, gives it back
 
 All but `cleanup` (which needs no event loop) and `host_url` are coroutines. From `start` to `write` all must be written
-but one of `teardown` and `cleanup`; `stop` is verifiers' own and calls `teardown`. `runtime` is the view through which a
-command was asked for: `runtime.process_env(env)` are all its variables, and `runtime.user` is who runs it, or None.
+but one of `teardown` and `cleanup`; `stop` is verifiers' own and calls `teardown`. `runtime` is the view through which
+a command was asked for: `runtime.process_env(env)` are all its variables, and `runtime.user` is who runs it, or None.
 
     from rollout_sandbox.compat import CustomRuntimeConfig, CustomRuntimeInfo, Runtime, RuntimeBackend
     from rollout_sandbox.interface import SandboxAbilities
