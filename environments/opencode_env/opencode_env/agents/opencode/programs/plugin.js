@@ -5,7 +5,8 @@
 // before the agent can have started a program. A session keeps the system prompt that it began with, whatever instructions, skills
 // or repositories the agent puts where OpenCode looks for them; `begun.json` holds what one had before this process.
 // With the option `task`, what a session's user said first stands at the head of every request behind a summary, and of
-// every request for one, as it was when the session began; the store could hold something else by then.
+// every request for one, as it was when the session began, and no other words of a user stand before that summary; the
+// store could hold something else by then.
 // With the option `repeats` every step of a session has a key of its own, by which a model call that is tried again is
 // known as the same call, and its answer reaches OpenCode whole or not at all. OpenCode's own searches print files in one
 // order: ripgrep's threads find them in another one each time, and of many hits only the first are shown. It is done here,
@@ -46,6 +47,7 @@ function keepSystem(systems, session, parts) {
 // OpenCode's own words in the place of what was summarised.
 const HEAD = "What did we do so far?"
 const isCompaction = (part) => part.type === "compaction"
+const asks = (part) => isCompaction(part) || (part.type === "text" && part.text.endsWith(HEAD))
 const isShown = (part) => (part.type === "text" ? part.text && !part.ignored : part.type === "file" && part.url.startsWith("data:image/"))
 const saysTask = (message, task) => {
   const shown = message.parts.filter(isShown).map((part) => part.text ?? part.url)
@@ -54,25 +56,18 @@ const saysTask = (message, task) => {
 
 // A message of one text stays one: not every endpoint takes several texts.
 function withTask(tasks, session, messages, summarised) {
-  const [first, ...others] = messages
+  const [first] = messages
   const whole = first.info.role === "user" && !first.parts.some(isCompaction)
   if (whole && !summarised && !tasks.has(session)) tasks.set(session, first.parts.filter(isShown))
   const task = tasks.get(session)
   if (!task) return messages
   if (summarised) return saysTask(first, task) ? messages : [{ info: { ...first.info, role: "user" }, parts: task }, ...messages]
-  if (whole || first.info.role !== "user") return messages
-  const joined = task.length === 1 ? [{ ...task[0], text: `${task[0].text}\n\n${HEAD}` }] : [...task, ...first.parts]
-  return [{ info: first.info, parts: joined }, ...others]
-}
-
-async function lastMessage(client, sessionID, wanted) {
-  const { data } = await client.session.messages({ path: { id: sessionID } })
-  return data?.findLast(({ info }) => wanted(info))
-}
-
-async function lastSummary(client, sessionID) {
-  const made = await lastMessage(client, sessionID, (info) => info.role === "assistant" && info.summary && info.finish && !info.error)
-  return made ? [{ info: { ...made.info, role: "user" }, parts: [{ type: "text", text: HEAD }] }, made] : []
+  const behind = messages.findIndex(({ info }) => info.role !== "user")
+  const heads = messages.slice(whole && saysTask(first, task) ? 1 : 0, Math.max(behind, 0))
+  if (!heads.some(({ parts }) => parts.some(asks))) return messages
+  const question = heads.flatMap(({ parts }) => parts.filter(isCompaction))
+  const joined = task.length === 1 ? [{ ...task[0], text: `${task[0].text}\n\n${HEAD}` }] : [...task, ...question]
+  return [{ info: first.info, parts: joined }, ...messages.slice(behind)]
 }
 
 async function closeMemory() {
