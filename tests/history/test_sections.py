@@ -287,8 +287,9 @@ async def test_only_a_refused_call_of_the_conversation_itself_makes_a_summary_du
         [SO_FAR, TASK, echo(content="Much."), ON],
         [echo(content="Much."), ON],
         [SO_FAR, ON],
+        [SO_FAR, {"role": "system", "content": "Much."}, ON],
     ],
-    ids=["another", "longer", "not asked", "asked before", "no user", "none"],
+    ids=["another", "longer", "not asked", "asked before", "no user", "none", "of another role"],
 )
 async def test_a_history_that_does_not_begin_with_the_summary_is_a_fork(agent: Agent, messages: list[Wire]) -> None:
     """The store says something else than the model did; nothing of what was sampled is lost."""
@@ -327,3 +328,64 @@ async def test_an_agent_that_never_summarises_has_no_free_prompt(agent: Agent) -
     await agent.fills()
     assert (await agent.summarises()).status == 200
     assert agent.is_ordinary()
+
+
+async def test_an_older_summary_than_that_of_the_newest_section_begins_none(agent: Agent) -> None:
+    await agent.fills(said("One."))
+    agent.will_say(called(AT, "d"), said("Two."))
+    await agent.asks(TASK, CALL, RESULT)
+    assert (await agent.summarises()).status == 200
+    for text in ("Two.", "One."):
+        await agent.asks(*head(text))
+    assert [one["used"] for one in agent.history["summaries"]] == [False, True]
+    assert history_forks(agent.trace) == 1
+
+
+async def test_a_history_from_before_the_summary_is_a_fork_and_of_its_own_section(agent: Agent) -> None:
+    await agent.fills(said("Much."))
+    agent.will_say(said("So.", 20), said("Back.", 30), said("On.", 40))
+    await agent.asks(*head("Much."))
+    await agent.asks(TASK, CALL, RESULT)
+    await agent.asks(*head("Much."), echo(content="So."), ON)
+    assert history_forks(agent.trace) == 1
+    assert [(one["tokens"], one["summary"]) for one in agent.history["sections"]] == [(30, None), (40, 0)]
+    assert_each_once(agent)
+
+
+async def test_a_program_that_repeats_the_conversation_leaves_its_sections_alone(agent: Agent) -> None:
+    await agent.fills(said("Much."))
+    agent.will_say(said("A program's."))
+    assert (await agent.rollout.ask([SYSTEM, TASK, CALL, RESULT], {}, stream=True)).status == 200
+    await agent.asks(*head("Much."))
+    of_program = next(at for at, node in enumerate(agent.trace.nodes) if node.message.content == "A program's.")
+    assert [at for at in lineage(agent.trace.nodes, of_program) if agent.trace.nodes[at].sampled] == [of_program]
+
+
+async def test_an_answer_that_is_copied_into_another_conversation_is_of_one_section(agent: Agent) -> None:
+    agent.will_say(called(AT), called(AT, "d"), *map(said, ("One.", "Two.", "So.", "Well.")))
+    await agent.asks(TASK)
+    await agent.asks(TASK, CALL, RESULT, session="ses_2")
+    for name in ("ses_1", "ses_2"):
+        assert (await agent.summarises(session=name)).status == 200
+    await agent.asks(*head("One."))
+    await agent.asks(*head("Two."), session="ses_2")
+    assert_each_once(agent)
+
+
+@pytest.mark.parametrize("calls", [[{}], 5, [1], [{"id": ["c"], "function": 3}]])
+async def test_a_summary_that_cannot_be_read_is_refused(agent: Agent, calls: Any) -> None:
+    await agent.fills(spoken("c"))
+    unreadable = {"role": "assistant", "content": "", "tool_calls": calls}
+    assert (await agent.send([SYSTEM, SO_FAR, unreadable, ON])).status == 400
+    assert_no_error(agent)
+
+
+async def test_the_many_conversations_before_it_take_no_summary_from_one(agent: Agent) -> None:
+    agent.will_say(*[said("So.")] * 100, called(AT), said("Much."))
+    for name in range(100):
+        await agent.asks(TASK, session=f"ses_{name}")
+    await agent.asks(TASK, session="late")
+    assert (await agent.summarises(session="late")).status == 200
+    await agent.asks(*head("Much."), session="late")
+    assert [one["used"] for one in agent.history["summaries"]] == [True]
+    assert history_forks(agent.trace) == 0

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from itertools import dropwhile
+from itertools import takewhile
 from typing import Any, NoReturn
 
 from verifiers.v1.types import AssistantMessage, ToolCall
@@ -59,17 +59,16 @@ class OpenCodeEcho:
         """Whether it is the order to stop that ends a request at an agent's step limit (`steps`); it is sent once."""
         return (message.content or "").startswith(_STEP_LIMIT)
 
-    def begins_section(self, messages: Sequence[Wire], summary: AssistantMessage) -> bool:
-        """Whether behind the system prompt OpenCode asks for the work so far, and the summary is the answer, or none is
-        there where the summary was empty."""
-        asked = False
-        for message in dropwhile(lambda one: one.get("role") == "system", messages):
+    def behind_question(self, messages: Sequence[Wire]) -> int | None:
+        """The position of what follows OpenCode's question for the work so far, before which only users speak; None
+        where it does not ask."""
+        first = sum(1 for _ in takewhile(lambda one: one.get("role") == "system", messages))
+        for position, message in enumerate(messages[first:], first + 1):
             if message.get("role") != "user":
-                return asked and self.recognise(summary, message) is not None
-            if asked:
-                break
-            asked = message_key(message)[0].endswith(_BEFORE_SUMMARY)
-        return asked and self.leaves_out(summary)
+                return None
+            if message_key(message)[0].endswith(_BEFORE_SUMMARY):
+                return position
+        return None
 
 
 def _sampled_ids(sampled: Sequence[ToolCall], echoed: Sequence[Wire]) -> list[str] | None:

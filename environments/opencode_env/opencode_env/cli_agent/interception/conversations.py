@@ -80,6 +80,10 @@ class AnsweredRequests:
         """Whether a node is of a section."""
         return node < self._seeded or node in self._own.get(section, ())
 
+    def is_answer(self, node: int) -> bool:
+        """Whether a node was given to a request of the agent's own program."""
+        return node in self._requests
+
     def again(self, node: int) -> bool:
         """Whether the request that an answer was given to came more than once."""
         key = self._requests.get(node)
@@ -88,8 +92,10 @@ class AnsweredRequests:
 
 NodeKey = tuple[int | None, str | None, str]
 
-_path: ContextVar[Mapping[int | None, int]] = ContextVar("opencode_env_path", default=MappingProxyType({}))
-"""Of the call that is served here: the node that follows each node of its history.
+_path: ContextVar[tuple[Mapping[int | None, int], bool]] = ContextVar(
+    "opencode_env_path", default=(MappingProxyType({}), False)
+)
+"""Of the call that is served here: the node that follows each node of its history, and whether no other answers do.
 
 The only context variable of a call: verifiers' graph asks its index without saying for which call. A `prefix` argument
 of `verifiers.v1.graph.prepare_turn`, kept on its `PendingTurn`, would end it, and `OwnNodes`.
@@ -99,31 +105,38 @@ of `verifiers.v1.graph.prepare_turn`, kept on its `PendingTurn`, would end it, a
 @contextmanager
 def finding_own_nodes() -> Iterator[None]:
     """Let the graph find the nodes of the call that is served in the block, which `follow` names."""
-    token = _path.set({})
+    token = _path.set(({}, False))
     try:
         yield
     finally:
         _path.reset(token)
 
 
-def follow(path: Sequence[int]) -> None:
-    """Let the graph find exactly these nodes for the call that is served here."""
-    _path.set(dict(zip([None, *path], path, strict=False)))
+def follow(path: Sequence[int], *, alone: bool = False) -> None:
+    """Let the graph find exactly these nodes for the call that is served here; `alone`: and no answer beside them."""
+    _path.set((dict(zip([None, *path], path, strict=False)), alone))
 
 
 class OwnNodes(dict[NodeKey, int]):
-    """The graph's index of nodes by what they say, which prefers the nodes of the call's own history."""
+    """The graph's index of nodes by what they say, which prefers the nodes of the call's own history. What a program
+    says in the words of the agent's own answers is context, and so is what a conversation that may be summarised says
+    in the words of another one: no answer is of two sections."""
 
-    def __init__(self, nodes: Sequence[MessageNode]) -> None:
+    def __init__(self, nodes: Sequence[MessageNode], is_answer: Callable[[int], bool]) -> None:
         super().__init__()
         self._nodes = nodes
+        self._is_answer = is_answer
 
     def get(self, key: NodeKey, default: int | None = None) -> int | None:  # type: ignore[override]
         found = super().get(key, default)
-        own = _path.get().get(key[0])
-        if own is None or own == found or found is None:
+        path, alone = _path.get()
+        own = path.get(key[0])
+        if own == found or found is None:
             return found
-        return own if message_hash(self._nodes[own].message) == key[2] else found
+        if own is not None and message_hash(self._nodes[own].message) == key[2]:
+            return own
+        hidden = self._nodes[found].sampled if alone else not path and self._is_answer(found)
+        return default if hidden else found
 
 
 HISTORY_RECORD = "history"
@@ -162,7 +175,7 @@ class Forks:
         self._leaves: dict[str, list[int]] = {}
         """The last answers of the branches of each conversation's newest section, the newest last."""
         self._sections: dict[str, dict[str, Any]] = {}
-        """The newest of each conversation."""
+        """The one of each conversation that began last."""
 
     def summaries(self, conversation: str) -> Iterator[tuple[int, int]]:
         """Number and node of each summary of a conversation, the newest first."""
@@ -196,21 +209,23 @@ class Forks:
         leaves.append(node)
 
     def _note_section(self, node: int, conversation: str, summary: int | None, tokens: int) -> None:
-        """Note which section an answer is of; the first of one closes the branches of the one before."""
+        """Note which section an answer is of; the first of one closes the branches of the one before. None begins with
+        an older summary than the newest one does."""
         record = self._trace.info.get(HISTORY_RECORD, {})
         known = [one for one in record.get("sections", ()) if one["conversation"] == conversation]
-        found = self._sections.get(conversation) or (known[-1] if known else None)
-        begins = summary is not None and not record["summaries"][summary]["used"]
+        newest = known[-1] if known else self._sections.get(conversation)
+        found = next((one for one in known if one["summary"] == summary), newest)
+        begins = summary is not None and (newest is None or newest["summary"] is None or newest["summary"] < summary)
         if found is None or begins:
             sampled = [here for here in lineage(self._trace.nodes, node) if self._trace.nodes[here].sampled]
             first = node if begins else sampled[-1]
             found = {"conversation": conversation, "first": first, "summary": summary, "tokens": tokens}
+            self._sections[conversation] = found
         if begins:
             record["summaries"][summary]["used"] = True
             record["sections"].append(found)
             self._leaves[conversation].clear()
         found.update(last=node, tokens=tokens or found["tokens"])
-        self._sections[conversation] = found
 
     def last(self, conversation: str) -> int | None:
         """The node of the newest answer of a conversation."""
@@ -315,8 +330,7 @@ class Summaries:
 
     def answered(self, conversation: str, tokens: float) -> None:
         """Take up how full an answer or a refusal (inf) leaves a conversation's window; 0: it was summarised."""
-        if conversation in self._used or len(self._used) < _CONVERSATIONS:
-            self._used[conversation] = tokens
+        self._used[conversation] = tokens
 
 
 class FixedPrompts:

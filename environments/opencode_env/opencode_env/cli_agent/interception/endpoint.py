@@ -120,7 +120,7 @@ class _ServedChat(_Served, ChatDialect):
         self.wire = [*restored.wire, *sent]
         body["messages"] = [message for message in self.wire if message is not None]
         call.last_message = body["messages"][-1]
-        follow(restored.path)
+        follow(restored.path, alone=call.gateway.summaries.at is not None)
         typed = [*(history.message(node) for node in restored.path), *tail]
         return Request.model_construct(messages=typed, tools=tools)
 

@@ -71,8 +71,9 @@ class EchoRules(Protocol):
     def says_once(self, message: AssistantMessage) -> bool:
         """Whether these are the agent's own words at the end of one request, missing from the next."""
 
-    def begins_section(self, messages: Sequence[Wire], summary: AssistantMessage) -> bool:
-        """Whether a request's messages begin with that summary of the messages that stood there before."""
+    def behind_question(self, messages: Sequence[Wire]) -> int | None:
+        """Where the summary of what stood there before must stand in a request that begins with one; None where it
+        begins with none."""
 
 
 def echo_rules(config: HarnessConfig | None) -> EchoRules | None:
@@ -285,14 +286,25 @@ class History:
         self._recognised: dict[int, tuple[int, tuple[str, ...]]] = {}
         """By node: hash of the echo that was recognised last, and the sampled ids of its calls."""
         self._valid: dict[int, bool] = {}
-        index_nodes(session.trace, ChatDialect, OwnNodes(self._nodes))
+        index_nodes(session.trace, ChatDialect, OwnNodes(self._nodes, self.requests.is_answer))
 
     def section(self, body: Mapping[str, Any], conversation: str) -> int | None:
         """The number of the summary with which a request of a conversation begins, the newest of several; None where it
         begins as the conversation did, or is of another format."""
-        found = ((number, self._nodes[node].message) for number, node in self.forks.summaries(conversation))
+        made = [*self.forks.summaries(conversation)]
         messages = body.get("messages") or ()
-        return next((number for number, one in found if self.rules.begins_section(messages, cast(Any, one))), None)
+        place = self.rules.behind_question(messages) if made else None
+        if place is None:
+            return None
+        echo = messages[place] if place < len(messages) else {"role": "user"}
+        return next((number for number, node in made if self._is_summary(node, echo)), None)
+
+    def _is_summary(self, node: int, echo: Wire) -> bool:
+        """Whether a message echoes a summary, or comes right behind the question for it where it was empty."""
+        summary = cast(AssistantMessage, self._nodes[node].message)
+        if echo.get("role") == "assistant":
+            return self.rules.recognise(summary, echo) is not None
+        return echo.get("role") == "user" and self.rules.leaves_out(summary)
 
     def restore(self, messages: Sequence[WireMessage], tools: list[Tool], section: str | None) -> RestoredHistory:
         """The longest part of the history of a section's request that the graph holds."""

@@ -435,7 +435,10 @@ async def find_history(call: Call) -> None:
         return
     name = call.conversation
     if name is not None and not call.summarises:
-        call.section = history.section(call.body, name)
+        try:
+            call.section = history.section(call.body, name)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise RequestRefused(f"the request cannot be read: {error!r}") from None
     if name is not None and (call.summarises or call.section is not None):
         name = f"{name}\n{'summary' if call.summarises else call.section}"
     call.history, call.request_key = history, (name, call.server_body)
