@@ -1,14 +1,12 @@
 """What is read once in front of verifiers' server is what the server would have read."""
 
 import json
-import math
 from typing import Any
 
 import pytest
 import verifiers.v1 as vf
 from opencode_env.cli_agent.interception import path, request_steps
 from opencode_env.cli_agent.interception.answer_steps import in_one_event
-from opencode_env.cli_agent.interception.call_limits import TraceBytes
 from opencode_env.cli_agent.interception.endpoint import served
 from opencode_env.cli_agent.interception.gateway import Call
 from opencode_env.cli_agent.interception.request_steps import parse_body
@@ -108,7 +106,7 @@ async def test_values_are_counted_wherever_they_stand(
 
 async def test_hooks_of_a_task_see_the_requests_of_main_calls_whenever_they_came() -> None:
     plain = session()
-    view = MainSession(plain, TraceBytes(math.inf))
+    view = MainSession(plain, lambda: None)
     request = Request(messages=[UserMessage(content="one")], tools=None)
     assert (await view.rewrite_request(request))[0] is request
 

@@ -188,3 +188,21 @@ async def test_a_tasks_picture_stands_in_every_section(confined: Place) -> None:
     assert heads
     assert urls(begun) == [PICTURE]
     assert {(texts(head), *urls(head)) for head in heads} == {(texts(begun) + HEAD, PICTURE)}
+
+
+@pytest.mark.parametrize("words", [3, 6000])
+async def test_a_summary_that_saves_too_little_ends_the_rollout_and_is_scored(confined: Place, words: int) -> None:
+    left = [*LONG, Reply(text="Done.")]
+
+    def policy(request: ChatRequest) -> Reply:
+        return Reply(text="word " * words) if SUMMARY in request.prompt else left.pop(0)
+
+    async with role_interception(InterceptionServerConfig()) as server:
+        harness = {**ON, "compaction_gain": 0.1}
+        run = await play(confined, policy, harness=harness, interception=server, prompt=TASK)
+    assert (run.trace.ok, run.scored) == (True, True), run.trace.errors
+    if words == 3:
+        assert (left, run.trace.stop_condition) == ([], "agent_completed")
+        return
+    assert (run.trace.stop_condition, run.record["outcome"]) == ("compaction_gain", "stopped")
+    assert [len(section) for section in sections(run.requests)[1:]] == [1]

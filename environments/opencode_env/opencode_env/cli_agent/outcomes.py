@@ -40,9 +40,10 @@ class RunOutcome:
         metric="agent_timeout",
     )
     LIMIT = Outcome(
-        "`max_turns`, a token budget, the bytes of the traces (`--env.gateway.max-trace`), a stop of the task's",
+        "`max_turns`, a token budget, the bytes of the traces (`--env.gateway.max-trace`), a summary that saved too "
+        "little (`--env.agent.harness.compaction-gain`), a stop of the task's",
         "raise the limit if it is not meant",
-        also="stop `max_turns`, `max_*_tokens`, `max_trace`, …",
+        also="stop `max_turns`, `max_*_tokens`, `max_trace`, `compaction_gain`, …",
     )
     CONTEXT_FULL = Outcome(
         "the conversation outgrew the model's window",

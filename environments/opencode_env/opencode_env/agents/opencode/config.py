@@ -121,6 +121,9 @@ class OpenCodeHarnessConfig(HarnessConfig):
     compaction_prompt: str | None = Field(None, min_length=1)
     """What the model is asked for where the history is summarised; behind it follow the summary before, if there is
     one, and the history as text. None: OpenCode's own words."""
+    compaction_gain: FiniteFloat | None = Field(None, ge=0, lt=1)
+    """Share of a section's tokens that the summary of it must save. When the first call behind it shows that it saved
+    less, the rollout ends before the next one, as `compaction_gain`, and is scored. None: it goes on."""
     enable_interleaved: bool = True
     """Send the model's reasoning back to it in `reasoning_content`."""
     provider_timeout: FiniteFloat = Field(3600.0, gt=0)

@@ -33,7 +33,7 @@ from verifiers.v1.trace import ModelCall
 from verifiers.v1.types import Response, Tool
 
 from opencode_env.agents.named import TRANSPORTS
-from opencode_env.cli_agent.interception.call_limits import BodyMemory, CpuBudget, MainCalls, TraceBytes
+from opencode_env.cli_agent.interception.call_limits import MAX_TRACE, BodyMemory, CpuBudget, MainCalls, TraceBytes
 from opencode_env.cli_agent.interception.callers import AgentProgram, Caller, ProgramLoad, SubRollout
 from opencode_env.cli_agent.interception.conversations import FixedPrompts, RequestKey, Summaries
 from opencode_env.cli_agent.interception.history import History, MessageKey, echo_rules
@@ -303,6 +303,8 @@ class Gateway:
         self.memory = BodyMemory(_BODIES_HELD * config.max_body)
         self.left = TraceBytes(config.max_trace)
         """What the rollout's calls have left on its traces."""
+        self.stop: str | None = None
+        """The stop before the next main call, where one of them has brought it about."""
         self.offered: dict[bool, tuple[dict[str, Any], list[Tool] | None]] = {}
         """The tools of the newest main (True) and sub call, as they came and typed."""
         self.open = 0
@@ -321,6 +323,11 @@ class Gateway:
         self._partial: set[MessageKey] = set()
         self._steps: dict[int, Sequence[Any]] = {}
         """The lists of `path.py` to which steps were added, by their identity."""
+
+    @property
+    def ended(self) -> str | None:
+        """The stop of a rollout that may make no further main call; None: it may."""
+        return MAX_TRACE if self.left.full else self.stop
 
     def steps(self, of: Sequence[StepT]) -> Sequence[StepT]:
         """A list of `path.py`, with the steps that features of the rollout have added."""

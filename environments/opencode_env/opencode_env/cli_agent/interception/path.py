@@ -69,6 +69,7 @@ RECORD: Sequence[Callable[[Call], None]] = (
     request.count,
     window.note_prompt,
     window.note_fill,
+    window.require_gain,
     request.weigh,
     request.record_caller,
 )

@@ -27,7 +27,7 @@ from verifiers.v1.trace import InterceptRecord, ModelCall
 from verifiers.v1.types import Request
 
 from opencode_env.cli_agent.interception import path
-from opencode_env.cli_agent.interception.call_limits import MAX_TRACE, CpuBudget, TraceBytes
+from opencode_env.cli_agent.interception.call_limits import CpuBudget
 from opencode_env.cli_agent.interception.conversations import finding_own_nodes
 from opencode_env.cli_agent.interception.endpoint import KeptClients, call_of, served
 from opencode_env.cli_agent.interception.gateway import (
@@ -59,9 +59,9 @@ class MainSession(RolloutSession):
     verifiers looks in every request for tool results that a hook put in the place of the tool's own, and hashes the
     whole history twice for it, also where there are none; that it does not would end this class."""
 
-    def __init__(self, session: RolloutSession, left: TraceBytes) -> None:
+    def __init__(self, session: RolloutSession, ended: Callable[[], str | None]) -> None:
         share_state(self, session)
-        self.left = left
+        self.ended = ended
 
     async def rewrite_request(
         self, request: Request, **options: Any
@@ -72,10 +72,10 @@ class MainSession(RolloutSession):
         return await super().rewrite_request(request, **options)
 
     async def refused(self) -> str | None:
-        """Stop the rollout whose traces are full, or that has reached a limit."""
-        if self.left.full:
-            self.trace.stop(MAX_TRACE)
-            return MAX_TRACE
+        """Stop the rollout that its gateway has ended, or that has reached a limit."""
+        if (stop := self.ended()) is not None:
+            self.trace.stop(stop)
+            return stop
         return await super().refused()
 
 
@@ -158,7 +158,7 @@ class RoleInterceptionServer(InterceptionServer):
             self.sessions[sub_bearer] = side.session
         gateway = Gateway(self.gateway, session, rollout.program, model_secret, side, sub_bearer)
         self._gateways[model_secret] = gateway
-        self.sessions[model_secret] = MainSession(session, gateway.left)
+        self.sessions[model_secret] = MainSession(session, lambda: gateway.ended)
         if side is not None:
             side.session.left = gateway.left
         try:

@@ -18,6 +18,7 @@ from verifiers.v1.configs.client import resolve_api_key, resolve_headers
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.harnesses.utils.compaction import CONTEXT_OVERFLOW_MARKERS
 
+from opencode_env.cli_agent.interception.conversations import HISTORY_RECORD
 from opencode_env.cli_agent.interception.gateway import Call
 from opencode_env.cli_agent.traces import OF_THE_RUN
 
@@ -216,6 +217,23 @@ def note_fill(call: Call) -> None:
         gateway.summaries.answered(call.conversation, tokens)
     elif error is not None and says_full(error.status_code, error.message):
         gateway.summaries.answered(call.conversation, inf)
+
+
+LITTLE_GAIN = "compaction_gain"
+"""The stop of a rollout whose summary saves less than its harness asks for."""
+
+
+def require_gain(call: Call) -> None:
+    """Let a rollout make no further call when the first one behind a summary has hardly fewer tokens before its answer
+    than the section before had at its end."""
+    least, record, trace = getattr(_harness(call), LITTLE_GAIN, None), call.record, call.gateway.main.trace
+    if least is None or record is None or record.usage is None or not call.is_main:
+        return
+    known = trace.info.get(HISTORY_RECORD, {}).get("sections", ())
+    sections = [one for one in known if one["conversation"] == call.conversation][-2:]
+    if len(sections) == 2 and sections[1]["first"] == record.node:
+        saved = sections[0]["tokens"] - record.usage.input_tokens
+        call.gateway.stop = LITTLE_GAIN if saved < least * sections[0]["tokens"] else call.gateway.stop
 
 
 def _wants_less(body: dict[str, Any], window: int | None, error: ProviderError) -> bool:
