@@ -23,7 +23,7 @@ from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptPolicy
 from opencode_env.scripted_model.policy import ChatRequest
 
 from tests.support.held_model import HeldModel
-from tests.support.ray_nodes import RayNode, RayNodes, ray_nodes
+from tests.support.ray_nodes import RAY, RayNode, RayNodes, ray_nodes
 from tests.support.replies import bash, python
 from tests.support.served_env import served
 from tests.support.sizes import WHOLE, size
@@ -326,3 +326,24 @@ async def test_a_worker_that_ray_ends_for_memory_is_not_tried_again(home: UserHo
             assert list(episode.traces) == []
         assert [trace.reward for e in finished.episodes if not e.errors for trace in e.traces] == [1.0] * 2
         await until(lambda: not nodes.playing)
+
+
+@whole
+async def test_a_drained_node_finishes_what_it_plays_and_gets_nothing_new(home: UserHome, nodes: RayNodes) -> None:
+    node, other = nodes.nodes
+    async with held(nodes) as model, playing(home, nodes, model, 8, held=4) as evaluation:
+        (drained,) = re.findall(rf"on node {node.address} .*node id (\w+)", evaluation.log)
+        argv = [str(RAY), "drain-node", f"--address={nodes.address}", f"--node-id={drained}", "--reason-message=x"]
+        argv += ["--reason=DRAIN_NODE_REASON_PREEMPTION"]
+        environment = home.environment(nodes.variables)
+        await asyncio.to_thread(subprocess.run, argv, check=True, env=environment)
+        await until(lambda: "its node is drained" in evaluation.log)
+        model.released.set()
+        finished = await evaluation.finish()
+    assert finished.exit_code == 0, finished.log
+    traces = [trace for episode in finished.episodes for trace in episode.traces]
+    assert [trace.reward for trace in traces] == [1.0] * 8
+    played = [trace.info["agent"]["node"] for trace in traces]
+    assert (played.count(node.address), played.count(other.address)) == (2, 6)
+    await nothing_runs(home, nodes)
+    node.restart()
