@@ -8,6 +8,7 @@ from typing import Any
 from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 
 from tests.difficulty.lines import Line, write_run
+from tests.trainable import graphs
 
 __all__ = ["Line", "write_run"]
 
@@ -134,6 +135,17 @@ def forked(number: int) -> Line:
     made["calls"].append(made["calls"][1] | {"node": len(nodes) - 1})
     made["info"]["history"] = {"forks": 1, "first": [{"message": 3, "turn": 2, "how": "another tool result"}]}
     made["metrics"]["history_forks"] = 1.0
+    return made
+
+
+def compacted(number: int) -> Line:
+    """A trace with tokens whose conversation was compacted twice; each message says its number."""
+    nodes, info = graphs.compacted()
+    for place, node in enumerate(nodes):
+        node["message"] = node["message"] | {"content": f"said in message {place}"}
+    made = trace(number, 1.0, nodes=nodes, calls=graphs.calls(nodes))
+    made["info"] |= info
+    made["metrics"]["history_forks"] = 0.0
     return made
 
 

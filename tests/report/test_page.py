@@ -23,6 +23,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         made.write_run(training / f"step_{step}" / "train" / "all", made.many(16, skill=0.03 * step, tasks=8))
     runs = {
         "rich": [made.write_run(folder / "rich", made.rich())],
+        "compacted": [made.write_run(folder / "compacted", [made.episode(1904, "long", made.compacted(1904))])],
         "outcomes": [made.write_run(folder / "outcomes", made.every_outcome())],
         "large": [made.write_run(folder / "large", made.many(2000, turns=2))],
         "training": [folder / "training"],
@@ -48,6 +49,27 @@ def quiet(browser: Browser) -> Iterator[None]:
     yield
     assert browser.said == []
     assert {address for address in browser.asked if not address.startswith(("file:", "data:image/"))} == set()
+
+
+def test_a_compacted_conversation_is_one_story_with_the_summaries_between_its_sections(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    place = f"#/r/{1904:032x}"
+    browser.open(pages["compacted"], place)
+    heads = browser.run("[...document.querySelectorAll('.messages h2.part')].map((head) => head.innerText)")
+    assert heads == ["Section 1", "Summary 1", "Section 2", "Summary 2", "Section 3"]
+    shown = browser.run("[...document.querySelectorAll('article.message')].map((one) => Number(one.id.slice(1)))")
+    assert shown == list(range(20)), "each message once, in the order in which they were said"
+    assert "5 branches the history was compacted" in browser.text.replace("\n", " ")
+    assert "parts from branch" not in browser.text
+    chips = browser.run("[...document.querySelectorAll('.chips a')].map((one) => [one.innerText, one.hash])")
+    assert chips[0] == ["as one story", place]
+    assert chips[2] == ["summary 1 · 3", f"{place}/branch/1"]
+    browser.go(f"{place}/branch/2")
+    assert len(browser.run("[...document.querySelectorAll('article.message')].map((one) => one.id)")) == 8
+    browser.go(f"{place}/trainer")
+    assert "5: 3 sections, 2 summaries" in browser.text
+    assert "Sample of branch 1, a summary" in browser.text
 
 
 def test_the_overview_shows_what_difficulty_prints(browser: Browser, pages: dict[str, Path]) -> None:

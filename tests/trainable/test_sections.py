@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.cli_agent.traces import mask_untrained
 from opencode_runs.traces.record import SampleKind, Trained
 from opencode_runs.trainable.__main__ import main
 from opencode_runs.trainable.findings import Flaw
 from opencode_runs.trainable.inspection import inspect
 from opencode_runs.trainable.samples import recorded_parts, training_samples
+from verifiers.v1.serve.delta import DeltaStreamer, EpisodeAssembly, pack, unpack
+from verifiers.v1.trace import WireTrace
 
 from tests.difficulty.lines import episode, write_run
 from tests.trainable.doctored import run, trace
@@ -218,3 +221,31 @@ def test_a_conversation_whose_first_call_was_refused_begins_with_its_summary(tmp
 
     [found] = inspect([write_run(tmp_path / "run", [episode("a", sectioned(refused))])]).traces
     assert Flaw.SECTIONS not in found.findings
+
+
+@pytest.mark.parametrize(
+    ("trains", "masked"),
+    [(Trained.ALL, ()), (Trained.SECTIONS, (7, 16)), (Trained.LAST, (2, 4, 7, 12, 14, 16))],
+)
+async def test_what_is_not_to_train_is_masked_for_whoever_was_sent_it_before(
+    trains: Trained, masked: tuple[int, ...]
+) -> None:
+    nodes, info = compacted()
+    kept: Any = trace_of(*nodes, info=info)
+    sent = EpisodeAssembly()
+
+    async def send(delta: dict[str, Any]) -> None:
+        sent.apply(unpack(pack(delta)))
+
+    async with DeltaStreamer(lambda: [kept], send) as streamer:
+        streamer.watch(kept)
+        await streamer.flush()
+        assert len(sent.traces[kept.id]["nodes"]) == len(nodes)
+        kept.info["history"]["trains"] = trains
+        await mask_untrained(kept)
+    found = WireTrace.model_validate(sent.traces[kept.id] | {"pending": []})
+    for one in (kept, found):
+        left = [number for number, node in enumerate(one.nodes) if node.sampled and any(node.mask)]
+        assert left == [number for number in (2, 4, 7, 12, 14, 16, 19) if number not in masked]
+        assert not any(len(one.nodes[number].logprobs) for number in masked)
+    assert training_samples(found) == training_samples(kept)

@@ -20,9 +20,9 @@ from opencode_env.cli_agent.interception.callers import Caller
 from opencode_env.cli_agent.interception.gateway import Call
 from opencode_env.cli_agent.rollout import PlayedBefore, Rollout
 from opencode_env.cli_agent.runaway import NOT_STARTED
-from opencode_env.cli_agent.traces import AGENT_RECORD
+from opencode_env.cli_agent.traces import AGENT_RECORD, mask
 from opencode_env.kept_turns import keeping
-from opencode_env.kept_turns.continued import Continued, SeededNode, mask
+from opencode_env.kept_turns.continued import Continued, SeededNode
 from opencode_env.kept_turns.keeping import (
     DiskUse,
     Kind,

@@ -17,6 +17,8 @@ from pydantic import BaseModel
 from verifiers.v1.clients.client import RelayReply
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.interception import server as verifiers_server
+from verifiers.v1.serve.delta import DeltaStreamer
+from verifiers.v1.trace import Trace
 
 InstanceT = TypeVar("InstanceT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -167,3 +169,16 @@ def draining_nodes(ray: Any) -> set[str]:
         return {*ray._private.state.state.get_draining_nodes()}
     except Exception:  # noqa: BLE001 - what is lost is told by whoever plays there
         return set()
+
+
+async def send_again(trace: Trace[Any, Any, Any]) -> None:
+    """Have an environment server that streams a trace as it grows send all of it once more, as it is now; it sends a
+    node only once.
+
+    Hook (verifiers): a delta for the mask of an earlier node.
+    """
+    streamer = getattr(trace._on_change, "__self__", None)
+    if isinstance(streamer, DeltaStreamer):
+        async with streamer._lock:
+            await streamer.send({"trace": trace.id, "discard": True})
+            streamer.cursors.pop(trace.id, None)

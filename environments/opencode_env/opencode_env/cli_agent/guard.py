@@ -57,7 +57,7 @@ from opencode_env.cli_agent.outcomes import AgentErrors, RunOutcome, flags_of_ou
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.rollout import Patience, rollout_of
 from opencode_env.cli_agent.runaway import until_runaway
-from opencode_env.cli_agent.traces import AnyTrace, agent_record, tool_counts
+from opencode_env.cli_agent.traces import AnyTrace, agent_record, mask_untrained, tool_counts
 from opencode_env.compat import with_methods, with_mixin
 from opencode_env.errors import ConfigurationError
 
@@ -297,6 +297,7 @@ class GuardedSession(HarnessSession):
                 self.trace.record_metrics(await self._spelled_calls())
             except Exception:  # what the policy wrote is never an error
                 logger.warning("calls that were spelled in ordinary tokens could not be counted", exc_info=True)
+            await mask_untrained(self.trace)
 
     async def _spelled_calls(self) -> dict[str, float]:
         """The metrics of both sides' calls that text and tokens read differently, as far as that can be told."""

@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from opencode_runs.console_command import in_one_line
+from opencode_runs.trainable.samples import recorded_parts
 from rollout_sandbox.told import task_name, without_credentials
 from rollout_sandbox.toolbox.command import CommandResult
 from verifiers.v1.episode import Episode
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.trace import Trace
+
+from opencode_env.compat import send_again
 
 AnyTrace = Trace[Any, Any, Any]
 
@@ -33,6 +36,23 @@ def lineage(nodes: Sequence[MessageNode], node: int | None) -> Iterator[int]:
     while node is not None:
         yield node
         node = nodes[node].parent
+
+
+def mask(node: MessageNode) -> None:
+    """Let nothing of a node train. Which experts its tokens were routed to stays, as for those of any prompt."""
+    node.mask = [False] * len(node.mask)
+    node.logprobs = []
+    node.advantages = node.reference_logprobs = node.trainer_logprobs = node.entropies = None
+    node.sampling_mask = node.loss_weights = None
+
+
+async def mask_untrained(trace: AnyTrace) -> None:
+    """Mask the sections and summaries of a rollout that has ended which are not to train, wherever they were sent."""
+    untrained = [number for part in recorded_parts(trace) if not part.trains for number in part.answers]
+    for number in untrained:
+        mask(trace.nodes[number])
+    if untrained:
+        await send_again(trace)
 
 
 def tool_counts(trace: AnyTrace) -> Counter[str]:

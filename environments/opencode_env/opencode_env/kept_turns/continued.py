@@ -29,7 +29,7 @@ from opencode_env.cli_agent.interception.callers import PROGRAM_CALLS, SubRollou
 from opencode_env.cli_agent.interception.conversations import HISTORY_RECORD as FORKS
 from opencode_env.cli_agent.interception.history import CALL_FIELDS
 from opencode_env.cli_agent.rollout import PlayedBefore
-from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record, lineage
+from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record, lineage, mask
 
 SUB = "sub"
 """Key in the state of a kept turn with that of its sub trace."""
@@ -46,14 +46,6 @@ class SeededNode(MessageNode):
         mask(copied)
         written: dict[str, Any] = serialize(copied)
         return written
-
-
-def mask(node: MessageNode) -> None:
-    """Let nothing of a node train. Which experts its tokens were routed to stays, as for those of any prompt."""
-    node.mask = [False] * len(node.mask)
-    node.logprobs = []
-    node.advantages = node.reference_logprobs = node.trainer_logprobs = node.entropies = None
-    node.sampling_mask = node.loss_weights = None
 
 
 def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = ()) -> dict[str, Any]:

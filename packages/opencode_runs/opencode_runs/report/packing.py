@@ -21,9 +21,18 @@ from pydantic_core import to_json
 
 from opencode_runs.errors import BrokenGraphError
 from opencode_runs.report.masking import Masker, holds_hint
-from opencode_runs.traces.record import PER_SAMPLED, CallRecord, EpisodeRecord, TokenNode, TraceRecord, parse_line
+from opencode_runs.traces.record import (
+    PER_SAMPLED,
+    CallRecord,
+    EpisodeRecord,
+    HistoryRecord,
+    SampleKind,
+    TokenNode,
+    TraceRecord,
+    parse_line,
+)
 from opencode_runs.trainable.findings import TraceFigures
-from opencode_runs.trainable.samples import branch_paths, trained_branches
+from opencode_runs.trainable.samples import branch_paths, recorded_parts, trained_branches
 
 CAPS = tuple(1 << power for power in range(16, 8, -1))
 """Characters of a text that are kept where not all have room, from the most generous on."""
@@ -309,11 +318,14 @@ def _details(episode: EpisodeRecord, figures: list[TraceFigures]) -> dict[str, A
 def _trace(trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
     paths: list[tuple[int, ...]] = []
     samples: list[dict[str, Any]] = []
+    stories: list[list[dict[str, Any]]] = []
     try:
         paths = branch_paths(trace)
         for found in trained_branches(trace, paths):
             tokens, trained = trace.tokens_of(found.path, found.trains)
-            samples.append({"branch": found.branch, "trains": found.trains, "trained": trained, "tokens": tokens})
+            sample = {"branch": found.branch, "trains": found.trains, "trained": trained, "tokens": tokens}
+            samples.append(sample | {"kind": found.kind})
+        stories = _stories(trace, paths)
     except BrokenGraphError:
         pass  # The findings say so; the messages are shown in their order.
     room = _MAX_TOKENS
@@ -332,11 +344,30 @@ def _trace(trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
         "metrics": trace.metrics, "info": info, "timing": trace.timing,
         "errors": [error.model_dump() for error in trace.errors],
         "tools": _tools(trace), "calls": [_call(call) for call in trace.calls], "nodes": nodes,
-        "paths": paths, "samples": samples,
+        "paths": paths, "samples": samples, "stories": stories,
         "kept": [kept.model_dump() for kept in trace.kept or ()],
         "wrong_types": trace.wrong_types or None,
         "trainer": {name: getattr(figures, name) for name in _TRAINER},
     }  # fmt: skip
+
+
+def _stories(trace: TraceRecord, paths: list[tuple[int, ...]]) -> list[list[dict[str, Any]]]:
+    """Of each conversation that was compacted, its sections and the summaries between them, in the order in which they
+    were: each one's branch, and its messages that stand in none before it."""
+    history = HistoryRecord.of(trace.info)
+    told: dict[str, list[dict[str, Any]]] = {}
+    shown: dict[str, set[int]] = {}
+    for part in sorted(recorded_parts(trace), key=lambda part: part.answers):
+        branch = next((at for at, path in enumerate(paths) if part.answers and part.answers[-1] in path), None)
+        if branch is None:
+            continue
+        kind = history.sections if part.kind is SampleKind.SECTION else history.summaries
+        conversation = kind[part.number].conversation
+        seen = shown.setdefault(conversation, set())
+        nodes = [number for number in paths[branch] if number not in seen]
+        seen.update(nodes)
+        told.setdefault(conversation, []).append({"kind": part.kind, "branch": branch, "nodes": nodes})
+    return list(told.values())
 
 
 def _tools(trace: TraceRecord) -> list[Any]:

@@ -124,6 +124,9 @@ class OpenCodeHarnessConfig(HarnessConfig):
     compaction_gain: FiniteFloat | None = Field(None, ge=0, lt=1)
     """Share of a section's tokens that the summary of it must save. When the first call behind it shows that it saved
     less, the rollout ends before the next one, as `compaction_gain`, and is scored. None: it goes on."""
+    compaction_trains: Literal["all", "sections", "last"] = "all"
+    """What trains of a conversation that was summarised. `all`: what lies between two summaries, and the summaries.
+    `sections`: all but the summaries. `last`: what came behind the last one. The rest is context, and on the trace."""
     enable_interleaved: bool = True
     """Send the model's reasoning back to it in `reasoning_content`."""
     provider_timeout: FiniteFloat = Field(3600.0, gt=0)

@@ -488,6 +488,8 @@ class OpenCodeSession(HarnessSession):
             log_tail=self._log.tail(_LOG_TAIL_BYTES),
         )
         self.trace.record_metrics(rollout_metrics(self.trace))
+        if "sections" in (history := self.trace.info.get("history", {})):
+            history["trains"] = self.harness.config.compaction_trains
         await self._keep_log()
 
     async def _keep_log(self) -> None:

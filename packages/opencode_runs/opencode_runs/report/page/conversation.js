@@ -170,14 +170,14 @@ function tokens(node, kept) {
   }), node.tokens.length > 4000 && h("span", { class: "quiet" }, ` … ${number(node.tokens.length - 4000)} more`));
 }
 
-function conversation(found, trace, path, open) {
+function conversation(found, trace, path, open, heads = new Map()) {
   const times = clock(trace);
   const subs = subCalls(found, trace);
   const list = h("div", { class: "messages" });
   const step = 120;
   let until = 0;
   const grow = () => {
-    const part = path.slice(until, until + step).map((node) => message(trace, node, times, subs, open));
+    const part = path.slice(until, until + step).flatMap((node) => [heads.has(node) && h("h2", { class: "part" }, heads.get(node)), message(trace, node, times, subs, open)].filter(Boolean));
     until += step;
     list.append(...part);
     if (until < path.length) {

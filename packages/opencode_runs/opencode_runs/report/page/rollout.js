@@ -39,24 +39,40 @@ function heading(row, found) {
 }
 
 function talk(found, trace, base, rest) {
+  const story = rest[0] !== "branch" && trace.stories[0];
   const chosen = rest[0] === "branch" ? Number(rest[1]) || 0 : 0;
   const at = Math.min(chosen, trace.paths.length - 1);
-  const path = trace.paths[at] || trace.nodes.map((_, i) => i);
-  const open = at > 0 ? `${base}/branch/${at}` : `${base}/m`;
+  const path = story ? story.flatMap((part) => part.nodes) : trace.paths[at] || trace.nodes.map((_, i) => i);
+  const open = rest[0] === "branch" && (at > 0 || trace.stories.length) ? `${base}/branch/${at}` : `${base}/m`;
   return [
     trace.errors.length > 0 && errorsOf(trace.errors, "Errors"),
     trace.wrong_types && h("p", { class: "warnings" }, `This trace holds other types than verifiers writes: ${trace.wrong_types}`),
-    trace.paths.length > 1 && branches(trace, base, at),
-    conversation(found, trace, path, open),
+    trace.paths.length > 1 && branches(trace, base, story ? -1 : at),
+    conversation(found, trace, path, open, story ? headings(story) : new Map()),
   ];
+}
+
+// What stands before the first message of each section and each summary.
+function headings(story) {
+  const count = { section: 0, summary: 0 };
+  return new Map(story.filter((part) => part.nodes.length).map((part) => [part.nodes[0], `${part.kind === "section" ? "Section" : "Summary"} ${(count[part.kind] += 1)}`]));
+}
+
+// What each branch is of a conversation that was compacted.
+function partsOf(trace) {
+  return new Map(trace.stories.flat().map((part) => [part.branch, part.kind]));
 }
 
 function branches(trace, base, at) {
   const notes = trace.trainer.fork_notes || [];
-  return h("section", { class: "card" }, h("h2", {}, `${trace.paths.length} branches`, h("small", {}, " the history forked")),
-    h("div", { class: "chips" }, trace.paths.map((path, i) => h("a", { class: "chip", href: i ? `${base}/branch/${i}` : base, "aria-current": i === at ? "true" : false }, `branch ${i} · ${path.length}`))),
+  const parts = partsOf(trace);
+  const why = [parts.size > 0 && "the history was compacted", (trace.trainer.forks > 0 || !parts.size) && "the history forked"].filter(Boolean).join(", and ");
+  const whole = parts.size > 0 && h("a", { class: "chip", href: base, "aria-current": at < 0 ? "true" : false }, "as one story");
+  const fork = at > 0 ? at : trace.paths.findIndex((_, i) => i > 0 && !parts.has(i));
+  return h("section", { class: "card" }, h("h2", {}, `${trace.paths.length} branches`, h("small", {}, ` ${why}`)),
+    h("div", { class: "chips" }, whole, trace.paths.map((path, i) => h("a", { class: "chip", href: i || parts.size ? `${base}/branch/${i}` : base, "aria-current": i === at ? "true" : false }, `${parts.get(i) || "branch"} ${i} · ${path.length}`))),
     notes.map((note) => h("p", { class: "quiet" }, note)),
-    trace.paths.length > 1 && forkOf(trace, at > 0 ? at : 1));
+    fork > 0 && !parts.has(fork) && forkOf(trace, fork));
 }
 
 function forkOf(trace, at) {
@@ -164,10 +180,10 @@ function trainer(found, trace, row) {
   return [
     h("section", { class: "card" }, h("h2", {}, "What a trainer gets", h("small", {}, " as opencode-trainable prints it")),
       figures.unused_because && h("p", {}, h("span", { class: "badge bad" }, "does not train"), ` ${figures.unused_because}`),
-      fields({ advantage: row.advantage === null || row.advantage === undefined ? "none" : fixed(row.advantage, 3), "of the group": group ? `${plural(group.rollouts, "rollout")}, mean reward ${number(group.mean_reward, 2)}, spread ${number(group.spread, 2)}` : "none", samples: figures.samples, branches: figures.branches, "tokens that train": figures.trained_tokens === null ? "no token data" : number(figures.trained_tokens), "context tokens": figures.prompt_tokens === null ? "no token data" : number(figures.prompt_tokens), "longest sample": number(figures.longest), "with log-probability": number(figures.logprobs), "sampled, as the endpoint counted": number(figures.sampled_tokens), forks: figures.forks }),
+      fields({ advantage: row.advantage === null || row.advantage === undefined ? "none" : fixed(row.advantage, 3), "of the group": group ? `${plural(group.rollouts, "rollout")}, mean reward ${number(group.mean_reward, 2)}, spread ${number(group.spread, 2)}` : "none", samples: figures.sections ? `${figures.samples}: ${plural(figures.sections, "section")}, ${number(figures.summaries)} ${figures.summaries === 1 ? "summary" : "summaries"}` : figures.samples, branches: figures.branches, "tokens that train": figures.trained_tokens === null ? "no token data" : number(figures.trained_tokens), "context tokens": figures.prompt_tokens === null ? "no token data" : number(figures.prompt_tokens), "longest sample": number(figures.longest), "with log-probability": number(figures.logprobs), "sampled, as the endpoint counted": number(figures.sampled_tokens), forks: figures.forks }),
       Object.entries(figures.findings || {}).map(([name, text]) => h("p", {}, h("span", { class: "badge bad" }, name), ` ${text}`)),
       (figures.fork_notes || []).map((note) => h("p", { class: "quiet" }, note))),
-    trace.paths.length > 1 && h("section", { class: "card" }, h("h2", {}, "Branches"), trace.paths.slice(1, 12).map((_, i) => forkOf(trace, i + 1))),
+    trace.paths.length > Math.max(1, partsOf(trace).size) && h("section", { class: "card" }, h("h2", {}, "Branches"), trace.paths.map((_, i) => i).filter((i) => i > 0 && !partsOf(trace).has(i)).slice(0, 11).map((i) => forkOf(trace, i))),
     found.traces.map((one) => samplesOf(one)),
   ];
 }
@@ -176,7 +192,7 @@ function samplesOf(trace) {
   if (!trace.nodes.some((node) => node.count)) return trace.kept.length ? h("section", { class: "card" }, h("h2", {}, `Seat ${trace.seat}: log-probabilities of the endpoint`), trace.kept.map((one) => tokens(trace.nodes[one.node] || {}, one))) : null;
   return h("section", { class: "card" }, h("h2", {}, `Seat ${trace.seat}: tokens`, h("small", {}, " the stronger the shade, the less likely the token was; grey is context")), trace.samples.map((sample) => {
     const path = trace.paths[sample.branch];
-    return h("div", { class: "sample" }, h("p", {}, h("b", {}, `Sample of branch ${sample.branch}`), `: ${number(sample.tokens)} tokens, ${number(sample.trained)} train`),
+    return h("div", { class: "sample" }, h("p", {}, h("b", {}, `Sample of branch ${sample.branch}${sample.kind === "conversation" ? "" : `, a ${sample.kind}`}`), `: ${number(sample.tokens)} tokens, ${number(sample.trained)} train`),
       h("div", { class: "strip", role: "img", "aria-label": `${sample.trained} of ${sample.tokens} tokens train` }, path.filter((node) => trace.nodes[node].count).map((node) => h("span", { class: sample.trains.includes(node) ? "c1" : "mute", title: `message ${node}: ${number(trace.nodes[node].count)} tokens`, style: { "flex-grow": String(trace.nodes[node].count) } }))),
       path.filter((node) => trace.nodes[node].tokens && sample.trains.includes(node)).slice(0, 50).map((node) => h("details", { class: "tokens", open: sample.trained <= 600 }, h("summary", {}, `message ${node}: ${short(textOf((trace.nodes[node].message || {}).content).replace(/\s+/g, " "), 70)}`), lazily(() => tokens(trace.nodes[node], trace.kept.find((one) => one.node === node))))));
   }));
