@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from opencode_env.cli_agent.traces import mask_untrained
+from opencode_openenv.rollout_engine import _turns
 from opencode_runs.traces.record import SampleKind, Trained
 from opencode_runs.trainable.__main__ import main
 from opencode_runs.trainable.findings import Flaw
@@ -249,3 +250,11 @@ async def test_what_is_not_to_train_is_masked_for_whoever_was_sent_it_before(
         assert left == [number for number in (2, 4, 7, 12, 14, 16, 19) if number not in masked]
         assert not any(len(one.nodes[number].logprobs) for number in masked)
     assert training_samples(found) == training_samples(kept)
+
+
+@pytest.mark.parametrize(("trains", "given"), [("all", 7), ("sections", 5), ("last", 1)])
+async def test_an_openenv_trainer_gets_no_answer_that_is_not_to_train(trains: str, given: int) -> None:
+    nodes, info = compacted()
+    kept: Any = trace_of(*nodes, info={"history": info["history"] | {"trains": trains}})
+    await mask_untrained(kept)
+    assert len([*_turns("main", kept)]) == given

@@ -181,4 +181,4 @@ async def send_again(trace: Trace[Any, Any, Any]) -> None:
     if isinstance(streamer, DeltaStreamer):
         async with streamer._lock:
             await streamer.send({"trace": trace.id, "discard": True})
-            streamer.cursors.pop(trace.id, None)
+            streamer.cursors = {name: sent for name, sent in streamer.cursors.items() if name != trace.id}

@@ -19,6 +19,7 @@ from opencode_env.cli_agent.interception.callers import own_calls
 from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
 from opencode_rubrics.verify_commands import REWARD_FILE_KEY, UNREADY_KEY
+from opencode_runs.trainable.samples import recorded_parts
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.episode import Episode
@@ -158,9 +159,10 @@ def training_trace(traces: Mapping[Role, AnyTrace]) -> TrainingTrace:
 def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
     calls = {call.node: call for call in trace.calls if call.node is not None}
     own = {call.node for call in own_calls(trace)}
+    left_out = {number for part in recorded_parts(trace) if not part.trains for number in part.answers}
     trains = own if role == "main" or (trace.agent is not None and trace.agent.trainable) else set()
     for number, node in enumerate(trace.nodes):
-        if not node.sampled:
+        if not node.sampled or number in left_out:
             continue
         if not len(node.token_ids):
             raise _NoTrainingTraceError("the endpoint gave no token ids: ask with token_ids = true")
