@@ -352,8 +352,8 @@ def _trace(trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
 
 
 def _stories(trace: TraceRecord, paths: list[tuple[int, ...]]) -> list[list[dict[str, Any]]]:
-    """Of each conversation that was compacted, its sections and the summaries between them, in the order in which they
-    were: each one's branch, and its messages that stand in none before it."""
+    """Return the sections of each conversation that was compacted, and the summaries between them, in their order: each
+    one's branch, and its messages that stand in none before it."""
     history = HistoryRecord.of(trace.info)
     told: dict[str, list[dict[str, Any]]] = {}
     shown: dict[str, set[int]] = {}
