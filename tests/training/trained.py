@@ -41,14 +41,20 @@ class Lines:
         family: of the model.
         main: of the main agent.
         sub: of the sub-agents, by a word in their prompt.
+        summary: of any conversation that is summarised, beside its lines.
     """
 
-    def __init__(self, family: Family, main: Sequence[Says], sub: Mapping[str, Sequence[Says]]) -> None:
+    def __init__(
+        self, family: Family, main: Sequence[Says], sub: Mapping[str, Sequence[Says]], summary: Says | None = None
+    ) -> None:
+        self._summary = summary
         self._end = Says(family.answer("Done.", reasoning="Enough."))
         self._lines = {"": main, **sub}
         self._given: Counter[str] = Counter()
 
     def __call__(self, model: str, prompt: str, /) -> Says:
+        if self._summary is not None and "You are a context summarization agent" in prompt:
+            return self._summary
         word = "" if model == MAIN_MODEL else next(word for word in self._lines if word and word in prompt)
         lines, position = self._lines[word], self._given[word]
         self._given[word] += 1
@@ -78,6 +84,7 @@ async def train(
     sub_family: Family | None = None,
     window: int | None = None,
     token_ids: bool = False,
+    summary: Says | None = None,
     first: Any = "segment 0",
     server: Callable[[], Interception] | None = None,
     **harness: Any,
@@ -92,11 +99,12 @@ async def train(
         sub_family: of their model; None = the main agent's.
         window: tokens that a prompt may have.
         token_ids: see `TokenEngine`.
+        summary: see `Lines`.
         first: what the user says first.
         server: makes what serves the model calls; None = the role interception.
         harness: fields of the harness.
     """
-    lines = Lines(family, [says for segment in segments for says in segment], sub or {})
+    lines = Lines(family, [says for segment in segments for says in segment], sub or {}, summary)
     engine = TokenEngine(tokenizer, family, lines, window, sub_family, token_ids)
     made = role_interception(InterceptionServerConfig()) if server is None else server()
     async with engine.serving() as url, made as interception:

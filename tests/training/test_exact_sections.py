@@ -1,0 +1,67 @@
+"""With a training client every token of a summarised conversation is what the engine saw and sampled, once."""
+
+from pathlib import Path
+
+import pytest
+from opencode_env.cli_agent.traces import AnyTrace, lineage
+
+from tests.support.families import Qwen3
+from tests.support.seats import MAIN_MODEL, SUB_MODEL
+from tests.support.token_engine import Call, Says
+from tests.training.hostile import bash
+from tests.training.test_exact_tokens import agent
+from tests.training.trained import assert_exact, train
+
+pytestmark = [pytest.mark.opencode, pytest.mark.usefixtures("sandboxes")]
+
+FAMILY = Qwen3(True, "all")
+WINDOW, RESERVE = 24_000, 8_000
+
+
+def counting(times: int) -> list[Says]:
+    """Calls with results of some length, two in parallel each, whose arguments OpenCode writes otherwise."""
+    long = [bash(FAMILY, f"seq {n}000 {n}450", timeout=59999.0) for n in range(1, times + 1)]
+    return [Says(FAMILY.answer("Now.", one, bash(FAMILY, "true"), reasoning="Hm.")) for one in long]
+
+
+def assert_sections_exact(trace: AnyTrace, calls: list[Call], least: int) -> None:
+    """Each section and each summary is one branch, token for token; every call of the engine is in one of them."""
+    history, nodes = trace.info["history"], trace.nodes
+    assert (history["forks"], trace.num_branches) == (0, len(history["sections"]) + len(history["summaries"]))
+    assert [one["used"] for one in history["summaries"]] == [True] * len(history["summaries"])
+    assert len(history["summaries"]) >= least
+    own = {call.node: engine for call, engine in zip(trace.calls, calls, strict=True)}
+    found: list[int] = []
+    for one in [
+        *history["sections"],
+        *({"first": each["node"], "last": each["node"]} for each in history["summaries"]),
+    ]:
+        path = [*lineage(nodes, one["last"])][::-1]
+        trained = [node for node in path if nodes[node].sampled]
+        assert trained == [node for node in trained if node >= one["first"]]
+        branch = next(branch for branch in trace.branches if branch.nodes[-1] is nodes[one["last"]])
+        assert_exact(trace, branch, [own[node] for node in trained])
+        assert one.get("tokens", len(branch.token_ids)) == len(branch.token_ids)
+        found += trained
+    assert sorted(found) == sorted(node for node in own if node is not None)
+
+
+async def test_sections_and_summaries_of_main_and_sub_agent_are_exact(tokenizer: Path) -> None:
+    """The summary has a thought, and the same text each time."""
+    jobs = {"job one": [*counting(4), Says(FAMILY.answer("job one done."))]}
+    played = await train(
+        tokenizer,
+        FAMILY,
+        [Says(FAMILY.answer("", agent(FAMILY, "job one"), reasoning="Hm.")), *counting(6)],
+        sub=jobs,
+        summary=Says(FAMILY.answer("It was counted.", reasoning="What was it?")),
+        window=WINDOW,
+        context_window=WINDOW,
+        window_reserve=RESERVE,
+        disable_compaction=False,
+    )
+    assert played.main.ok, played.main.errors
+    for trace, model, least in ((played.main, MAIN_MODEL, 2), (played.sub, SUB_MODEL, 1)):
+        assert_sections_exact(trace, played.engine.of(model), least)
+    assert played.main.metrics["compactions"] == len(played.main.info["history"]["summaries"])
+    assert played.main.metrics["model_call_errors"] == 0
