@@ -70,6 +70,16 @@ function withTask(tasks, session, messages, summarised) {
   return [{ info: first.info, parts: joined }, ...messages.slice(behind)]
 }
 
+async function lastMessage(client, sessionID, wanted) {
+  const { data } = await client.session.messages({ path: { id: sessionID } })
+  return data?.findLast(({ info }) => wanted(info))
+}
+
+async function lastSummary(client, sessionID) {
+  const made = await lastMessage(client, sessionID, (info) => info.role === "assistant" && info.summary && info.finish && !info.error)
+  return made ? [{ info: { ...made.info, role: "user" }, parts: [{ type: "text", text: HEAD }] }, made] : []
+}
+
 async function closeMemory() {
   for (const library of LIBRARIES) {
     try {
