@@ -22,8 +22,9 @@ from opencode_env.samples import load_samples
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptPolicy
 from opencode_env.scripted_model.policy import ChatRequest
 
+from examples.cluster.nodes import RAY
 from tests.support.held_model import HeldModel
-from tests.support.ray_nodes import RAY, RayNode, RayNodes, ray_nodes
+from tests.support.ray_nodes import RayNode, RayNodes, ray_nodes
 from tests.support.replies import bash, python
 from tests.support.served_env import served
 from tests.support.sizes import WHOLE, size
