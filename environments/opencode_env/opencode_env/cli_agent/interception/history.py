@@ -72,8 +72,8 @@ class EchoRules(Protocol):
         """Whether these are the agent's own words at the end of one request, missing from the next."""
 
     def behind_question(self, messages: Sequence[Wire]) -> int | None:
-        """Where the summary of what stood there before must stand in a request that begins with one; None where it
-        begins with none."""
+        """Return the position of the summary in a request that begins with one of what stood there before; None where
+        it begins with none."""
 
 
 def echo_rules(config: HarnessConfig | None) -> EchoRules | None:
