@@ -12,6 +12,7 @@ import pytest
 import verifiers.v1 as vf
 from aiohttp import web
 from opencode_env.agents.opencode import OpenCodeHarnessConfig
+from opencode_env.cli_agent.classification import overflowed, recovered
 from opencode_env.cli_agent.interception.window import listed_window
 
 from tests.rlm.role_server import Answer, Rollout, role_server
@@ -135,6 +136,20 @@ async def test_what_the_endpoint_says_of_the_prompts_length_corrects_an_estimate
     prompt = len(json.dumps(engine.asked[0]["messages"]))
     first, corrected = (body["max_tokens"] for body in engine.asked[:2])
     assert corrected == WINDOW - prompt < first
+
+
+async def test_a_prompt_that_cannot_fit_is_refused_without_asking_the_endpoint() -> None:
+    engine = Engine()
+    async with engine.rollout(context_window=WINDOW) as rollout:
+        assert (await ask(rollout, "word " * 5_000)).status == 200
+        refused = await ask(rollout, "word " * 200_000)
+        assert (await ask(rollout, "word " * 6_000)).status == 200
+        assert [overflowed([call]) for call in rollout.main.calls] == [False, True, False]
+        assert recovered(rollout.main.calls) == [False, True, False]
+        assert recovered(rollout.main.calls[:2]) == [False, False]
+    assert refused.status == 400
+    assert "maximum context length" in refused.text
+    assert len(engine.asked) == 2
 
 
 async def test_an_endpoint_that_wants_the_other_name_for_the_limit_gets_it() -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from opencode_env.cli_agent.classification import overflowed
 from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.scripted_model import ChatRequest, Reply
 from pydantic import ValidationError
@@ -47,6 +48,18 @@ async def test_opencode_summarises_before_the_window_is_full(confined: Place, wi
     assert (run.trace.metrics["compactions"], run.trace.metrics["history_forks"]) == (len(summaries), 0)
     assert run.trace.num_branches == 2 * len(summaries) + 1
     assert run.requests[0].body["max_tokens"] > RESERVE  # an answer is held to what fits, and not to the reserve
+
+
+@pytest.mark.opencode
+async def test_a_refusal_that_opencode_recovers_from_is_no_error(confined: Place) -> None:
+    run = await played(confined, context_window=10 * WINDOW, disable_compaction=False)  # the endpoint's is smaller
+    refused = [call for call in run.trace.calls if call.error is not None]
+    assert refused
+    assert overflowed(refused)
+    assert run.trace.ok, run.trace.errors
+    assert (run.record["outcome"], run.trace.metrics["model_call_errors"]) == ("completed", 0)
+    assert (run.trace.metrics["agent_error"], run.trace.metrics["history_forks"]) == (0, 0)
+    assert {one["planned"] for one in run.trace.info["history"]["summaries"]} == {False}
 
 
 @pytest.mark.opencode
