@@ -25,17 +25,17 @@ class TellingEnv(vf.Env[vf.EnvConfig]):
 
 async def tell(address: str, several: list[dict[str, Any]]) -> None:
     """Print a line of JSON for each of these options: what came of a worker that was started with them."""
-    for number, options in enumerate(several):
+    joined = RayEngine(ClusterConfig(type="ray", address=address))
+    await joined.connect()
+    for options in several:
         engine = RayEngine(ClusterConfig(type="ray", address=address, **options))
-        if number == 0:
-            await engine.connect()
         order = {"versions": versions(), "cwd": str(Path.cwd()), "files": [], "env": {"A_KEY": "secret"}, "cpus": 1.5}
         order |= {"kind": "telling_env:TellingEnv", "config": {}, "sandbox_memory": 0, "memory": None}
         try:
             await engine.start_worker(json.dumps(order).encode())
         except (ClusterError, ValueError) as error:
             print(json.dumps(str(error)), flush=True)
-    await engine.close()
+    await joined.close()
 
 
 if __name__ == "__main__":
