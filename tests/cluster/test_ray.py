@@ -100,7 +100,7 @@ async def test_a_killed_worker_is_an_error_and_the_next_try_is_scored_by_another
             (trace,) = episode.traces
             assert trace.reward == 1.0
             assert trace.info["agent"]["exit_code"] == 0
-        assert workers(home) == []
+        await until(lambda: workers(home) == [])
         assert home.sandboxes() == []
 
 
@@ -152,7 +152,7 @@ async def test_what_a_worker_asks_of_its_node_is_met_or_said(home: UserHome) -> 
         )
         out, _ = await telling.communicate()
         said = [json.loads(line) for line in out.decode().splitlines() if line.startswith('"')]
-        assert workers(home) == []
+        await until(lambda: workers(home) == [])
     assert len(said) == len(asked), out
     for told, words in zip(said, asked, strict=True):
         assert re.search(words, told), told
