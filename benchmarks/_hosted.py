@@ -18,7 +18,7 @@ from opencode_env.agents.opencode.env import OpenCodeEnv, OpenCodeEnvConfig
 from opencode_env.agents.opencode.state import program, segment_prompt, state_archive
 from rollout_sandbox.toolbox.files import archive_arguments
 from verifiers.v1 import SamplingConfig
-from verifiers.v1.clients import EvalClientConfig, ModelContext
+from verifiers.v1.clients import ClientConfig, EvalClientConfig, ModelContext
 from verifiers.v1.env import RunSlot
 from verifiers.v1.episode import Episode
 from verifiers.v1.runtimes import provision_runtime
@@ -37,7 +37,7 @@ async def hosted_env(base_url: str, runtime: vf.RuntimeConfig, rows: int) -> Asy
 
 @asynccontextmanager
 async def hosted_rows(
-    base_url: str, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
+    base_url: str, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, Any], client: ClientConfig | None = None
 ) -> AsyncIterator["Hosted"]:
     """OpenCodeEnv over these rows of a dataset, serving, in this process; `fields` are its other `--env.*` options."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -46,15 +46,21 @@ async def hosted_rows(
         taskset = {"id": "opencode-env", "dataset": str(path), **fields.get("taskset", {})}
         env = OpenCodeEnv(OpenCodeEnvConfig.model_validate({**fields, "taskset": taskset}))
         async with env.serving():
-            yield Hosted(env, base_url)
+            yield Hosted(env, base_url, client)
 
 
 class Hosted:
-    """A serving environment; `slots` are its planned episodes, one per row."""
+    """A serving environment; `slots` are its planned episodes, one per row.
 
-    def __init__(self, env: OpenCodeEnv, base_url: str) -> None:
+    Args:
+        env: serving already.
+        base_url: of the model.
+        client: another than the one of an evaluation.
+    """
+
+    def __init__(self, env: OpenCodeEnv, base_url: str, client: ClientConfig | None = None) -> None:
         self.env = env
-        client = EvalClientConfig(base_url=base_url, api_key_var="OPENAI_API_KEY")
+        client = client or EvalClientConfig(base_url=base_url, api_key_var="OPENAI_API_KEY")
         self._context = ModelContext(model="scripted-model", client=client, sampling=SamplingConfig())
         self.slots: list[RunSlot] = [slot for task in env.taskset for slot in env.slots(task)]
 

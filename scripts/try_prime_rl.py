@@ -84,7 +84,7 @@ def main() -> int:
         "parts",
         nargs="*",
         metavar="PART",
-        help="of files (no rollout), step, recursion, turns, faults, stale, evals, cluster (default: all)",
+        help="of files (no rollout), step, recursion, sections, turns, faults, stale, evals, cluster (default: all)",
     )
     options = parser.parse_args()
     make_environment(options.prime_rl.resolve(), options.python)

@@ -28,6 +28,7 @@ PARTS: dict[str, Callable[[Report, Path], Coroutine[Any, Any, None]]] = {
     "files": files,
     "step": stepping.one_step,
     "recursion": stepping.recursion,
+    "sections": stepping.sections,
     "turns": stepping.turns,
     "faults": stepping.faults,
     "stale": stepping.stale,

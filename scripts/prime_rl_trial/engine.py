@@ -26,6 +26,9 @@ TEMPLATE = (
 )
 ASKED_OF_SUB = "How many letters has the word tree?"
 RIGHT, WRONG = "4", "5"
+SUMMARY, SUMMARISE = "The word was counted.", "Create a new anchored summary from the conversation history"
+FILL = 12_000
+"""Bytes of a result that fills the window of a compacted conversation."""
 LOGPROB = -0.25
 
 
@@ -71,7 +74,11 @@ class Engine:
 
     def says(self, prompt: str) -> str:
         """The answer to a prompt."""
-        turn = prompt.count(ASSISTANT) - 1
+        if SUMMARISE in prompt:
+            return SUMMARY
+        turn = 2 if SUMMARY in prompt else prompt.count(ASSISTANT) - 1
+        if "FILL" in prompt and turn < 2:
+            return call("bash", command=f"head -c {FILL} /dev/zero | tr '\\0' x", description="fill")
         if ASKED_OF_SUB in prompt.rpartition("<|im_start|>user")[2] and '"llm_subcall"' not in prompt:
             return RIGHT
         if turn == 0 and '"llm_subcall"' in prompt:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from opencode_env.agents.opencode.config import BUILT_IN_TOOLS
 from opencode_runs.trainable.samples import training_samples
 from opencode_runs.turns.kept import kept_turns
 from prime_rl.configs.rl import RLConfig
@@ -26,7 +27,7 @@ from rollout_sandbox.conformance.subject import until
 from examples.cluster.nodes import cluster_nodes, cluster_variables, own_address
 from scripts.prime_rl_trial.configurations import WORKERS, trial
 from scripts.prime_rl_trial.counts import Counts, count
-from scripts.prime_rl_trial.engine import Engine, save_tokenizer
+from scripts.prime_rl_trial.engine import FILL, Engine, save_tokenizer
 from scripts.prime_rl_trial.learning import Learner, Served, learner, serving
 from scripts.prime_rl_trial.report import Report
 
@@ -136,6 +137,28 @@ async def recursion(report: Report, work: Path) -> None:
         rewards = {trace.reward for trace in traces}
         report.holds("a batch counts traces: four rollouts fill one of eight", len(traces) == 8, f"rewards {rewards}")
         _packed(report, now, batch)
+
+
+async def sections(report: Report, work: Path) -> None:
+    """Batches of compacted conversations: a sample for each section and each summary, as far as these are to train."""
+    spare: dict[str, Any] = {"system_prompt": "You count.", "system_prompt_mode": "replace", "prompt_model": "policy"}
+    spare["disabled_tools"] = [name for name in BUILT_IN_TOOLS if name != "bash"]
+    window = {"disable_compaction": False, "context_window": FILL + 16_000, "window_reserve": 16_000}
+    parts = {"all": {"section": 2, "summary": 1}, "sections": {"section": 2}, "last": {"section": 1}}
+    for trains, kinds in parts.items():
+        place = work / trains
+        place.mkdir()
+        harness = {"id": "opencode-env", **spare, **window, "compaction_trains": trains}
+        rows = [{"id": "long", "question": "FILL, then count the letters of the word tree.", "answer": "4"}]
+        async with stage("opencode", place, rows, harness=harness) as now:
+            batch = await _batch(now)
+            _counted(report, now, {"agent": 8})
+            traces = [trace for episode in now.learner.episodes for trace in episode.traces]
+            found = [Counter(str(sample.kind) for sample in training_samples(trace)) for trace in traces]
+            report.holds(f"each rollout is its parts that train ({trains})", found == [kinds] * len(traces), found[0])
+            each, taken = sum(kinds.values()), len(batch.samples)
+            report.holds("a batch counts traces: eight rollouts", taken == 8 * each, f"{taken} samples")
+            _packed(report, now, batch)
 
 
 async def turns(report: Report, work: Path) -> None:
