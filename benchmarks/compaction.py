@@ -12,7 +12,7 @@ Each turn is one quick command with a result of some 300 tokens. The real OpenCo
 with a short system prompt and its tools for files, so that the small window has room beside them. The engine is
 scripted, takes no time, and is outside of what is measured. Seconds added by a compaction: from the last answer of a
 section to the first call of the next, less the median time between two calls. Run:
-uv run python benchmarks/compaction.py [--json] [--turns 60] [--whole]
+uv run python benchmarks/compaction.py [--json] [--turns 200]
 """
 
 import argparse
@@ -46,7 +46,7 @@ from tests.training.trained import train_client
 Figures = dict[str, float]
 
 GOALS = {"trained_once": 1.0, "longest": 1.0}
-DEFAULT, WHOLE = 60, 200
+DEFAULT = 200
 """Turns."""
 SMALL, ONE = 16_000, 1_000_000
 RESERVE = 3_000
@@ -173,13 +173,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object on the last line")
     parser.add_argument("--turns", type=int, default=DEFAULT, help="of each rollout (default: %(default)s)")
-    parser.add_argument("--whole", action="store_true", help=f"{WHOLE} turns")
     parser.add_argument("--role", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--window", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if options.role is None:
-        turns = WHOLE if options.whole else options.turns
+        turns = options.turns
         with tempfile.TemporaryDirectory() as directory:
             ratios, detail = asyncio.run(compare(save_tokenizer(Path(directory)), turns))
         report("compaction", ratios, GOALS, detail, as_json=options.json)
