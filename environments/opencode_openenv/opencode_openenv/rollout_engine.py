@@ -19,7 +19,7 @@ from opencode_env.cli_agent.interception.callers import own_calls
 from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace
 from opencode_rubrics.verify_commands import REWARD_FILE_KEY, UNREADY_KEY
-from opencode_runs.trainable.samples import recorded_parts
+from opencode_runs.trainable.samples import recorded_parts, untrained_answers
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.episode import Episode
@@ -159,7 +159,7 @@ def training_trace(traces: Mapping[Role, AnyTrace]) -> TrainingTrace:
 def _turns(role: Role, trace: AnyTrace) -> Iterator[TrainingTurn]:
     calls = {call.node: call for call in trace.calls if call.node is not None}
     own = {call.node for call in own_calls(trace)}
-    left_out = {number for part in recorded_parts(trace) if not part.trains for number in part.answers}
+    left_out = untrained_answers(recorded_parts(trace))
     trains = own if role == "main" or (trace.agent is not None and trace.agent.trainable) else set()
     for number, node in enumerate(trace.nodes):
         if not node.sampled or number in left_out:

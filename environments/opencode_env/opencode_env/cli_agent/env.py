@@ -34,7 +34,7 @@ from verifiers.v1.configs.retries import RetryConfig
 from verifiers.v1.env import Env, RunSlot
 from verifiers.v1.episode import Episode
 from verifiers.v1.errors import HarnessError, SandboxError, TaskError, boundary
-from verifiers.v1.runtimes import Runtime, SubprocessConfig, runtime_is_local
+from verifiers.v1.runtimes import Runtime, RuntimeConfig, SubprocessConfig, runtime_is_local
 from verifiers.v1.task import Task
 from verifiers.v1.utils.decorators import invoke
 from verifiers.v1.utils.generic import concrete_type
@@ -240,15 +240,17 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
 
     def _runs_locally(self) -> bool:
         """Whether a seat needs the confined local sandbox."""
+        return self.config.sandbox.confine and any(isinstance(one, SubprocessConfig) for one in self._runtimes())
+
+    def _runtimes(self) -> list[RuntimeConfig]:
+        """Those of the seats that have a sandbox."""
         seats = agent_config_fields(self.config).items()
-        boxed = [seat.runtime for name, seat in seats if name not in self.SEATS_WITHOUT_SANDBOX]
-        return self.config.sandbox.confine and any(isinstance(runtime, SubprocessConfig) for runtime in boxed)
+        return [seat.runtime for name, seat in seats if name not in self.SEATS_WITHOUT_SANDBOX]
 
     def _box_memory(self) -> int | None:
         """Bytes that the sandboxes of a rollout take at most where it is played, one for scoring beside those of the
         seats; None: no limit."""
-        seats = agent_config_fields(self.config).items()
-        boxed = [seat.runtime for name, seat in seats if name not in self.SEATS_WITHOUT_SANDBOX]
+        boxed = self._runtimes()
         if not any(map(runtime_is_local, boxed)):
             return 0
         limited = self.config.sandbox.confine and all(isinstance(runtime, SubprocessConfig) for runtime in boxed)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from opencode_runs.console_command import in_one_line
-from opencode_runs.trainable.samples import recorded_parts
+from opencode_runs.trainable.samples import recorded_parts, untrained_answers
 from rollout_sandbox.told import task_name, without_credentials
 from rollout_sandbox.toolbox.command import CommandResult
 from verifiers.v1.episode import Episode
@@ -48,7 +48,7 @@ def mask(node: MessageNode) -> None:
 
 async def mask_untrained(trace: AnyTrace) -> None:
     """Mask the sections and summaries of a rollout that has ended which are not to train, wherever they were sent."""
-    untrained = [number for part in recorded_parts(trace) if not part.trains for number in part.answers]
+    untrained = untrained_answers(recorded_parts(trace))
     for number in untrained:
         mask(trace.nodes[number])
     if untrained:

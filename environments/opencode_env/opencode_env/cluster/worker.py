@@ -6,10 +6,10 @@ What crosses is JSON, and an episode as verifiers' environment servers write it;
 import asyncio
 import contextlib
 import hashlib
-import importlib
 import json
 import math
 import os
+import pkgutil
 import platform
 import traceback
 from collections.abc import AsyncIterator, Iterable
@@ -98,7 +98,7 @@ class Worker:
         os.environ["MATHVERDICT_WORKERS"] = str(math.ceil(asked["cpus"]))
         if Path(asked["cwd"]).is_dir():  # relative paths of the configuration
             os.chdir(asked["cwd"])
-        kind = named(asked["kind"])
+        kind: Any = pkgutil.resolve_name(asked["kind"])
         config = (concrete_type(kind, EnvConfig, origin=Env) or EnvConfig).model_validate(asked["config"])
         self._env = kind(config)
         started = asyncio.get_running_loop().create_future()
@@ -176,12 +176,3 @@ class Worker:
         self._stopping.set()
         if self._serving is not None:
             await self._serving
-
-
-def named(path: str) -> Any:
-    """The class of this module and name (`module:Class`)."""
-    module, _, name = path.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found

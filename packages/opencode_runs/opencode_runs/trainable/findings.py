@@ -20,7 +20,14 @@ from opencode_runs.traces.record import (
     TokenNode,
     TraceRecord,
 )
-from opencode_runs.trainable.samples import Part, TrainedBranch, branch_paths, recorded_parts, training_sample
+from opencode_runs.trainable.samples import (
+    Part,
+    TrainedBranch,
+    branch_paths,
+    recorded_parts,
+    training_sample,
+    untrained_answers,
+)
 
 _SHOWN = 5
 """Places that are named of one kind of finding."""
@@ -354,7 +361,7 @@ def flaws_of(
     nodes = list(enumerate(trace.nodes))
     numbered = [(number, node) for number, node in nodes if node.has_numbers]
     parts = recorded_parts(trace)
-    left_out = {number for part in parts if not part.trains for number in part.answers}
+    left_out = untrained_answers(parts)
     to_train = [(number, node) for number, node in nodes if number not in left_out]
     checks = _NODE_CHECKS if trace.has_tokens else _MESSAGE_CHECKS
     for flaw, problem in checks.items():

@@ -6,7 +6,7 @@ tokens train, and its logprobs belong to the true entries of the mask, in order.
 each section and each summary is a branch.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +101,11 @@ def recorded_parts(trace: NodeGraph) -> list[Part]:
         Part(kind, at, _answers(trace, first, last), history.is_trained(kind, at))
         for kind, at, first, last in (*sections, *summaries)
     ]
+
+
+def untrained_answers(parts: Iterable[Part]) -> set[int]:
+    """The nodes of answers that stand in sections and summaries which are not to train."""
+    return {number for part in parts if not part.trains for number in part.answers}
 
 
 def _answers(trace: NodeGraph, first: int, last: int) -> tuple[int, ...]:
