@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from opencode_env.cli_agent.classification import overflowed
 from opencode_env.cli_agent.interception_servers import role_interception
-from opencode_env.scripted_model import ChatRequest, Reply
+from opencode_env.scripted_model import Policy, Reply
 from pydantic import ValidationError
 from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.opencode.test_opencode_config import built
 from tests.support.places import Place
 from tests.support.replies import bash
-from tests.support.rollouts import Played, play
+from tests.support.rollouts import Played, conversation, play
 
 WINDOW = 20_000
 RESERVE = 6_000
@@ -24,15 +24,17 @@ def is_summary(body: dict[str, Any]) -> bool:
     return any(SUMMARY in str(message["content"]) for message in body["messages"])
 
 
-async def played(confined: Place, **harness: Any) -> Played:
+def counting() -> Policy:
     """Eight calls whose results together are longer than the window."""
-    left = [*[bash(f"seq {n}00000 {n}01400") for n in range(1, 9)], Reply(text="Done.")]
+    calls = [bash(f"seq {n}00000 {n}01400").model_copy(update={"text": f"This is {n}."}) for n in range(1, 9)]
+    left = [*calls, Reply(text="Done.")]
+    return lambda request: Reply(text="The numbers were counted.") if SUMMARY in request.prompt else left.pop(0)
 
-    def policy(request: ChatRequest) -> Reply:
-        return Reply(text="The numbers were counted.") if SUMMARY in request.prompt else left.pop(0)
 
+async def played(confined: Place, **harness: Any) -> Played:
+    """A rollout of `counting`."""
     async with role_interception(InterceptionServerConfig()) as server:
-        return await play(confined, policy, harness=harness, server={"context_window": WINDOW}, interception=server)
+        return await play(confined, counting(), harness=harness, server={"context_window": WINDOW}, interception=server)
 
 
 @pytest.mark.opencode
@@ -60,6 +62,26 @@ async def test_a_refusal_that_opencode_recovers_from_is_no_error(confined: Place
     assert (run.record["outcome"], run.trace.metrics["model_call_errors"]) == ("completed", 0)
     assert (run.trace.metrics["agent_error"], run.trace.metrics["history_forks"]) == (0, 0)
     assert {one["planned"] for one in run.trace.info["history"]["summaries"]} == {False}
+
+
+@pytest.mark.opencode
+async def test_a_limit_right_behind_a_summary_leaves_the_answer_before_it(confined: Place) -> None:
+    """To the agent's user, and to what scores it."""
+    harness = {"context_window": WINDOW, "window_reserve": RESERVE, "disable_compaction": False}
+    whole = await played(confined, **harness)
+    turns = 1 + next(number for number, request in enumerate(whole.requests) if is_summary(request.body))
+    async with (
+        role_interception(InterceptionServerConfig()) as server,
+        conversation(confined, counting(), harness=harness, settings={"max_turns": turns}, interception=server) as (
+            talk,
+            model,
+        ),
+    ):
+        heard = (await talk.turn("Count the numbers.")).last_reply
+    trace = talk.trace
+    assert (trace.ok, trace.stop_condition, len(model.requests)) == (True, "max_turns", turns), trace.errors
+    assert trace.nodes[trace.info["history"]["summaries"][0]["node"]] is trace.nodes[-1]
+    assert (heard, trace.last_reply) == (f"This is {turns - 1}.",) * 2
 
 
 @pytest.mark.opencode

@@ -57,7 +57,14 @@ from opencode_env.cli_agent.outcomes import AgentErrors, RunOutcome, flags_of_ou
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
 from opencode_env.cli_agent.rollout import Patience, rollout_of
 from opencode_env.cli_agent.runaway import until_runaway
-from opencode_env.cli_agent.traces import AnyTrace, agent_record, mask_untrained, tool_counts
+from opencode_env.cli_agent.traces import (
+    AnyTrace,
+    agent_record,
+    last_answer,
+    mask_untrained,
+    name_reply,
+    tool_counts,
+)
 from opencode_env.compat import with_methods, with_mixin
 from opencode_env.errors import ConfigurationError
 
@@ -225,6 +232,7 @@ class GuardedSession(HarnessSession):
             self._error = error if self.trace.stop_condition is None else None
             raise
         finally:
+            name_reply(self.trace)
             self._duration += time.monotonic() - started
 
     async def _run_segment(self, messages: Messages | None, first_call: int) -> None:
@@ -311,7 +319,7 @@ def agent_metrics(trace: AnyTrace, error: RolloutError | None, ended: Collection
     """The metrics of every agent, all present in every rollout: counts, and flags as 0 or 1. `error` is what broke the
     agent's run, `ended` are the outcomes of its runs."""
     counts, record, gateway = tool_counts(trace), agent_record(trace), trace.info.get(GATEWAY_RECORD, {})
-    last = next(iter(trace.assistant_messages[-1:]), None)
+    last = last_answer(trace)
     failed = sum(call.error is not None for call in trace.calls)
     empty = last is not None and not (last.content or "").strip() and not last.tool_calls
     return {

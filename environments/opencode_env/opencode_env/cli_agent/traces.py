@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from opencode_runs.console_command import in_one_line
+from opencode_runs.traces.record import HistoryRecord
 from opencode_runs.trainable.samples import recorded_parts, untrained_answers
 from rollout_sandbox.told import task_name, without_credentials
 from rollout_sandbox.toolbox.command import CommandResult
 from verifiers.v1.episode import Episode
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.trace import Trace
+from verifiers.v1.types import AssistantMessage
 
 from opencode_env.compat import send_again
 
@@ -58,6 +60,20 @@ async def mask_untrained(trace: AnyTrace) -> None:
 def tool_counts(trace: AnyTrace) -> Counter[str]:
     """Return how often the model called each tool, by lower-case name, whether or not the tool exists."""
     return Counter(call.name.lower() for message in trace.assistant_messages for call in message.tool_calls or [])
+
+
+def last_answer(trace: AnyTrace) -> AssistantMessage | None:
+    """The newest of a rollout's answers, None without any. A summary is none: it is read by the agent's own program."""
+    summaries = {one.node for one in HistoryRecord.of(trace.info).summaries}
+    kept = (node.message for at, node in reversed([*enumerate(trace.nodes)]) if node.sampled and at not in summaries)
+    return next((message for message in kept if isinstance(message, AssistantMessage)), None)
+
+
+def name_reply(trace: AnyTrace) -> None:
+    """Where the last that was sampled is a summary, name what the agent said before it as its reply."""
+    answer = last_answer(trace)
+    if trace.root_reply is None and answer is not next(iter(trace.assistant_messages[-1:]), None):
+        trace.root_reply = "" if answer is None else answer.content or ""
 
 
 def agent_record(trace: AnyTrace) -> dict[str, Any]:
