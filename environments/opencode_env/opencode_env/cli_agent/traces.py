@@ -63,14 +63,14 @@ def tool_counts(trace: AnyTrace) -> Counter[str]:
 
 
 def last_answer(trace: AnyTrace) -> AssistantMessage | None:
-    """The newest of a rollout's answers, None without any. A summary is none: it is read by the agent's own program."""
+    """Return the newest of a rollout's answers, None without any; a summary is the agent's own program's to read."""
     summaries = {one.node for one in HistoryRecord.of(trace.info).summaries}
     kept = (node.message for at, node in reversed([*enumerate(trace.nodes)]) if node.sampled and at not in summaries)
     return next((message for message in kept if isinstance(message, AssistantMessage)), None)
 
 
 def name_reply(trace: AnyTrace) -> None:
-    """Where the last that was sampled is a summary, name what the agent said before it as its reply."""
+    """Take for the agent's reply what it said before a summary, where that was sampled last."""
     answer = last_answer(trace)
     if trace.root_reply is None and answer is not next(iter(trace.assistant_messages[-1:]), None):
         trace.root_reply = "" if answer is None else answer.content or ""
