@@ -1,6 +1,7 @@
 """What a conversation's user said first stands word for word in each section and in each request for a summary."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -158,6 +159,39 @@ async def test_a_sub_agents_task_is_its_own_prompt(confined: Place) -> None:
     assert left == []
     assert_stands(run.requests[1:-1], own)
     assert [times(request.body, TASK) for request in run.requests] == [1, *[0] * (len(run.requests) - 2), 1]
+
+
+async def test_a_sub_agent_that_goes_on_in_a_later_segment_keeps_its_task(confined: Place) -> None:
+    """Whatever stands in the store by then. What the parent says to it later is history."""
+    own, later = "Count the numbers, sub-agent.", "And now count backwards, sub-agent."
+    ask = {"description": "count", "subagent_type": "general"}
+    steps = [call("task", prompt=own, **ask), *LONG[:5], Reply(text="Counted."), FORGES, Reply(text="First.")]
+    policy, left = saying(*steps, *LONG, Reply(text="Counted back."), Reply(text="Second."))
+
+    def resuming(request: ChatRequest) -> Reply:
+        if request.texts[-1] != LATER:
+            return policy(request)
+        return call("task", prompt=later, task_id=re.findall(r"ses_\w+", str(request.body))[0], **ask)
+
+    async with (
+        role_interception(InterceptionServerConfig()) as server,
+        conversation(confined, resuming, harness={**ON, "disabled_tools": ["question"]}, interception=server) as (
+            talk,
+            model,
+        ),
+    ):
+        await talk.turn("Have it done.")
+        before = len(model.requests)
+        await talk.turn(LATER)
+    trace = talk.trace
+    assert trace.ok, trace.errors
+    assert (left, "changed True\n" in [node.message.content for node in trace.nodes]) == ([], True)
+    first, again = (
+        [request for request in part if not times(request.body, "Have it done.")]
+        for part in (model.requests[:before], model.requests[before:])
+    )
+    assert [any(is_summary(request.body) for request in part) for part in (first, again)] == [True, True]
+    assert_stands([*first, *again], own)
 
 
 async def test_behind_a_refused_request_neither_the_task_nor_what_opencode_repeats_stands_twice(

@@ -436,9 +436,18 @@ class OpenCodeSession(HarnessSession):
     async def _begin_again(self, prompt: SegmentPrompt, session: str) -> None:
         """Leave of the segments before the conversation and the agent's own files, and none of their processes."""
         await self._fence.end_run()
-        archive = self._archive(prompt, begun_of(self.trace, session))
+        archive = self._archive(prompt, self._begun(session))
         await write_state(self.runtime, archive, self._workdir, self._programs, again=(self.state, session))
         await self._install_skills()
+
+    def _begun(self, session: str) -> dict[str, dict[str, Any]]:
+        """What the rollout's own session and those of its sub-agents began with."""
+        first = next((number for number, node in enumerate(self.trace.nodes) if node.sampled), None)
+        begun = {} if first is None else begun_of(self.trace, {session: first})
+        histories = {} if self._rollout.gateway is None else self._rollout.gateway.histories
+        for history in histories.values():
+            begun |= begun_of(history.trace, history.forks.first)
+        return begun
 
     async def _started(self, args: list[str]) -> ProgramResult:
         # Not in `_launch`, which begins to run later: who waits for the first call waits for that of the new mark.

@@ -21,6 +21,7 @@ from itertools import takewhile
 from typing import Any
 
 from opencode_rubrics import run_checked
+from opencode_runs.traces.record import HistoryRecord
 from rollout_sandbox.programs import program_text
 from rollout_sandbox.toolbox.files import archive_arguments
 from verifiers.v1.clients import ModelContext
@@ -29,7 +30,7 @@ from verifiers.v1.runtimes import ProgramResult, Runtime
 from verifiers.v1.types import ImageUrlContentPart, Message, MessageContent, SystemMessage, TextContentPart, UserMessage
 
 from opencode_env.cli_agent.interception import reads_images
-from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cli_agent.traces import AnyTrace, lineage
 
 _SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 
@@ -132,13 +133,20 @@ def program(name: str) -> str:
     return program_text(name, "opencode_env.agents.opencode")
 
 
-def begun_of(trace: AnyTrace, session: str) -> dict[str, dict[str, Any]]:
-    """Return what a session of earlier segments began with: its system prompt, part by part, and what its user
-    said first, as parts of a message of OpenCode's. The trace holds it, as the agent could change a file that does."""
-    system = [node.message for node in takewhile(lambda node: node.message.role == "system", trace.nodes)]
-    first = next((node.message for node in trace.nodes[len(system) :]), None)
-    task = _parts(first.content) if isinstance(first, UserMessage) else []
-    return {session: {"system": [one.content for one in system], "task": task}} if system else {}
+def begun_of(trace: AnyTrace, first: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Return what sessions of earlier segments began with, by the nodes of their first answers: the system prompt, part
+    by part, and what the user said first, as parts of a message of OpenCode's. The trace holds it, as the agent could
+    change a file that does; of those that were summarised it says itself where they begin."""
+    history, begun = HistoryRecord.of(trace.info), {}
+    known = {one.conversation: one.first for one in history.sections if one.summary is None}
+    for session, node in {**first, **known}.items():
+        said = [trace.nodes[here].message for here in lineage(trace.nodes, node)][::-1]
+        system = [*takewhile(lambda one: one.role == "system", said)]
+        user = said[len(system)]
+        task = _parts(user.content) if isinstance(user, UserMessage) else []
+        if system and node not in {one.node for one in history.summaries}:
+            begun[session] = {"system": [one.content for one in system], "task": task}
+    return begun
 
 
 def _parts(content: MessageContent) -> list[dict[str, str]]:

@@ -176,6 +176,8 @@ class Forks:
         """The last answers of the branches of each conversation's newest section, the newest last."""
         self._sections: dict[str, dict[str, Any]] = {}
         """The one of each conversation that began last."""
+        self.first: dict[str, int] = {}
+        """The first answer of each conversation, unless it had a summary before it."""
 
     def summaries(self, conversation: str) -> Iterator[tuple[int, int]]:
         """Number and node of each summary of a conversation, the newest first."""
@@ -198,6 +200,8 @@ class Forks:
         those of its prompt and of itself."""
         if conversation is None:
             return
+        if section is None:
+            self.first.setdefault(conversation, node)
         leaves = self._leaves.setdefault(conversation, [])
         self._note_section(node, conversation, section, tokens)
         before = lineage(self._trace.nodes, self._trace.nodes[node].parent) if leaves else ()

@@ -276,6 +276,7 @@ class History:
     def __init__(self, session: RolloutSession, rules: EchoRules) -> None:
         self.rules = rules
         self._session = session
+        self.trace = session.trace
         self._nodes: list[MessageNode] = session.trace.nodes
         self.requests = AnsweredRequests(self._nodes)
         self.forks = Forks(session.trace)
