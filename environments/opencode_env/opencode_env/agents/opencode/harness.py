@@ -441,7 +441,7 @@ class OpenCodeSession(HarnessSession):
         await self._install_skills()
 
     def _begun(self, session: str) -> dict[str, dict[str, Any]]:
-        """What the rollout's own session and those of its sub-agents began with."""
+        """Return what the rollout's own session and those of its sub-agents began with."""
         first = next((number for number, node in enumerate(self.trace.nodes) if node.sampled), None)
         begun = {} if first is None else begun_of(self.trace, {session: first})
         histories = {} if self._rollout.gateway is None else self._rollout.gateway.histories
