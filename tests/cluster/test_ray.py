@@ -18,7 +18,7 @@ import pytest
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
 from opencode_env.scripted_model.policy import ChatRequest
 
-from examples.cluster.nodes import RAY, SLOW, STARTED, TRIES
+from examples.cluster.nodes import AT_ONCE, RAY, SLOW, STARTED, TRIES
 from tests.support.replies import fault
 from tests.support.user_home import UserHome, closed_port
 from tests.support.waiting import until
@@ -47,7 +47,7 @@ async def ray_node(home: UserHome, *more: str) -> AsyncIterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # paths of sockets are short
     argv += [f"--temp-dir={folder}", "--disable-usage-stats"]
     log = home.root / "ray.log"
-    variables = home.environment({"RAY_memory_monitor_refresh_ms": "0"})
+    variables = home.environment({"RAY_memory_monitor_refresh_ms": "0", **AT_ONCE})
     for _ in range(TRIES):  # in 30 s each, which a busy machine exceeds
         with log.open("wb") as out:
             node = await asyncio.create_subprocess_exec(*argv, stdout=out, stderr=out, env=variables, cwd=home.work)

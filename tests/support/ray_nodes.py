@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 from rollout_sandbox.confined.limits import host_hierarchies
 
-from examples.cluster.nodes import RAY, SLOW, STARTED, TRIES
+from examples.cluster.nodes import AT_ONCE, RAY, SLOW, STARTED, TRIES
 from tests.support.user_home import UserHome, closed_port
 from tests.support.waiting import wait_until
 
 _MEMORY = "/sys/fs/cgroup/memory"
 _VARIABLES = {
+    **AT_ONCE,
     "RAY_memory_monitor_refresh_ms": "0",
     # No worker before one is asked for: each costs seconds of imports.
     "RAY_enable_worker_prestart": "0",
