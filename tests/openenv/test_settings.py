@@ -27,7 +27,8 @@ def test_it_listens_at_the_loopback_without_a_token_unless_told_otherwise(monkey
     assert (config.host, config.is_loopback, config.token()) == ("127.0.0.1", True, None)
     assert not ServerConfig(host="0.0.0.0").is_loopback
     assert not ServerConfig(host="a-machine.example").is_loopback
-    assert ServerConfig(host="::1").is_loopback
+    for host in ("::1", "127.1", "[::1]", "LOCALHOST"):
+        assert ServerConfig(host=host).is_loopback
 
 
 def test_a_token_is_read_from_the_environment_or_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

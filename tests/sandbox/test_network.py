@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import uvloop
 from rollout_sandbox.confined import ConfinedRuntime, LocalSandboxConfig, network, provision_confined
-from rollout_sandbox.confined.network import MAX_CONNECTIONS, _End
+from rollout_sandbox.confined.network import MAX_CONNECTIONS, _End, is_loopback, is_own_machine
 
 from tests.support.waiting import settled, until
 
@@ -94,6 +94,36 @@ async def test_a_port_taken_inside_gives_the_origin_another_port(runtime: Confin
         assert runtime.original_url(url) == f"http://localhost:{port}/a"
         assert runtime.original_url(other) == "http://localhost:9/b"
         assert (await runtime.run(["python3", "-c", GET, url], {})).stdout.startswith("/a ")
+
+
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "[::ffff:127.0.0.1]"])
+async def test_an_address_is_reached_however_it_is_written(runtime: ConfinedRuntime, host: str) -> None:
+    async with served(hello) as port:
+        url = runtime.host_url(f"http://{host}:{port}/a")
+        assert runtime.original_url(url) == f"http://{host}:{port}/a"
+        assert (await runtime.run(["python3", "-c", GET, url], {})).stdout.startswith("/a ")
+
+
+def test_a_machines_own_addresses_are_known_however_they_are_written() -> None:
+    loopback = ["localhost", "LocalHost.", "a.localhost", "127.0.0.1", "127.1", "127.0.0.1.", "0x7f.1", "017700000001"]
+    loopback += ["2130706433", "::1", "[::1]", "::ffff:127.0.0.1"]
+    for host in loopback:
+        assert is_loopback(host)
+        assert is_own_machine(host)
+    for host in ("0.0.0.0", "0", "::", "[::]"):  # who listens there is reached by all, who calls there calls itself
+        assert not is_loopback(host)
+        assert is_own_machine(host)
+    for host in (
+        "",
+        "10.0.0.1",
+        "127.example.org",
+        "localhost.example.org",
+        "8.8",
+        "::2",
+        "mylocalhost",
+        "127.0.0.256",
+    ):
+        assert not is_own_machine(host)
 
 
 async def test_a_remote_origin_keeps_its_name(runtime: ConfinedRuntime, monkeypatch: pytest.MonkeyPatch) -> None:

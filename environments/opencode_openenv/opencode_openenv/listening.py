@@ -1,6 +1,5 @@
 """Where a server of this package listens and whom it serves: the options that all of them share."""
 
-import ipaddress
 import os
 import re
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 from pydantic_config import BaseConfig
 from rollout_sandbox.confined import LocalSandboxConfig
+from rollout_sandbox.confined.network import is_loopback
 from verifiers.v1.runtimes import RuntimeConfig, SubprocessConfig, runtime_is_local
 
 TOKEN_VARIABLE = "OPENCODE_OPENENV_TOKEN"
@@ -48,12 +48,7 @@ class ListenConfig(BaseConfig):
     @property
     def is_loopback(self) -> bool:
         """Whether only programs of this machine can reach the server."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def require_agents_out_of_reach(self, runtime: RuntimeConfig, sandbox: LocalSandboxConfig) -> None:
         """Refuse (`ValueError`) to serve without a token where an agent may reach the server over the network."""

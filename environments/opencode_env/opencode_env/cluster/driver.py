@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import hashlib
-import ipaddress
 import logging
 import multiprocessing
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from rollout_sandbox.confined.network import is_own_machine
 from rollout_sandbox.file_lock import private_directory, try_lock
 from verifiers.v1.episode import WireEpisode
 from verifiers.v1.errors import EnvError
@@ -45,6 +45,8 @@ class Started:
     """The engine's own name of its node."""
     here: bool
     """Whether its node is the driver's, for which a loopback endpoint is right."""
+    ended: "asyncio.Future[None] | None" = None
+    """Done once it is no more, also while it plays nothing."""
 
 
 class Engine(Protocol):
@@ -265,6 +267,8 @@ class Cluster:
             worker = _Running(await self.engine.start_worker(self.order), lock, playing=1)
             self._workers.append(worker)
             logger.info("a worker is ready: %s", worker.started.place)
+            if worker.started.ended is not None:
+                worker.started.ended.add_done_callback(lambda _: self._ended(worker))
         except (ClusterError, NodeLostError) as error:
             failed = error
         except Exception as error:  # noqa: BLE001 - who waits for a place has to be told
@@ -325,6 +329,15 @@ class Cluster:
             if worker.lock is not None:
                 os.close(worker.lock)
 
+    def _ended(self, worker: _Running) -> None:
+        """No rollout is handed to a worker that was lost; those that it plays are told by their own calls."""
+        if worker in self._workers:
+            logger.warning("no further rollout for the %s: it was lost", worker.started.place)
+            if worker.idle is not None:
+                worker.idle.cancel()
+            self._forget(worker)
+            self._dispatch()
+
     def _end(self, worker: _Running) -> None:
         if worker in self._workers:
             if worker.idle is not None:
@@ -352,22 +365,12 @@ def require_reachable(urls: Iterable[str]) -> None:
     """Refuse endpoints that mean each node itself.
 
     Raises:
-        ClusterError: a URL names the loopback interface; the message says what to give in its place.
+        ClusterError: a URL leads each node to itself; the message says what to give in its place.
     """
     for url in urls:
         host = urlsplit(url).hostname or ""
-        if _is_loopback(host):
+        if is_own_machine(host):
             raise ClusterError(
                 f"the endpoint {host} means each node itself on a cluster: give an address of its machine that all "
                 "nodes reach (--client.base-url)"
             )
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower().rstrip(".") == "localhost" or host.lower().endswith(".localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified

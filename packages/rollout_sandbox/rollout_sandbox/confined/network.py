@@ -246,15 +246,33 @@ _FIRST_NAMED = ipaddress.IPv4Address("127.0.0.2")  # it and those after it stand
 
 
 def _is_local_name(host: str) -> bool:
-    return host == "localhost" or host.endswith(".localhost")
+    name = host.lower().rstrip(".")
+    return name == "localhost" or name.endswith(".localhost")
 
 
-def _is_address(host: str) -> bool:
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a host is in any of its spellings, as `127.1` is one; None: it is a name."""
+    plain = host.strip("[]").rstrip(".")
     try:
-        ipaddress.ip_address(host)
+        address = ipaddress.ip_address(plain)
     except ValueError:
-        return False
-    return True
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(plain))
+        except (OSError, ValueError):
+            return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of its machine reach who listens at this host."""
+    address = _address(host)
+    return _is_local_name(host) if address is None else address.is_loopback
+
+
+def is_own_machine(host: str) -> bool:
+    """Return whether a URL with this host leads each machine to itself, as the address of no interface does too."""
+    address = _address(host)
+    return is_loopback(host) or (address is not None and address.is_unspecified)
 
 
 class NetworkRelays:
@@ -301,7 +319,7 @@ class NetworkRelays:
         return int(listener.getsockname()[1])
 
     def _address_of(self, host: str) -> str:
-        if _is_local_name(host) or _is_address(host):
+        if _is_local_name(host) or _address(host) is not None:
             return "127.0.0.1"
         if host not in self._names:
             address = str(_FIRST_NAMED + len(self._names))
@@ -329,13 +347,14 @@ class NetworkRelays:
 
 
 def _host_inside(host: str) -> str:
-    return "127.0.0.1" if _is_address(host) else host
+    return host if _address(host) is None else "127.0.0.1"
 
 
 def _with_authority(parts: SplitResult, host: str, port: int) -> str:
     userinfo, at, _ = parts.netloc.rpartition("@")
     explicit = f":{port}" if parts.port is not None or port != _DEFAULT_PORTS.get(parts.scheme) else ""
-    return parts._replace(netloc=f"{userinfo}{at}{host}{explicit}").geturl()
+    name = f"[{host}]" if ":" in host else host
+    return parts._replace(netloc=f"{userinfo}{at}{name}{explicit}").geturl()
 
 
 async def _connected(sock: socket.socket, address: tuple[str, int]) -> socket.socket:
@@ -352,7 +371,7 @@ async def _connected(sock: socket.socket, address: tuple[str, int]) -> socket.so
 
 async def _connect(host: str, port: int) -> socket.socket:
     name = "localhost" if _is_local_name(host) else host
-    if _is_address(name):  # needs no thread, which a busy machine may not have
+    if _address(name) is not None:  # needs no thread, which a busy machine may not have
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     else:
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)

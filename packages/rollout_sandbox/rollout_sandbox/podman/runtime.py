@@ -14,7 +14,6 @@ read and write them see the container's files as its user does, run none of its 
 
 import asyncio
 import contextlib
-import ipaddress
 import json
 import os
 import signal
@@ -37,7 +36,7 @@ from verifiers.v1.utils.aio import run_shielded
 from rollout_sandbox.compat import AFTER_0_4_0, Runtime, RuntimeBackend
 from rollout_sandbox.confined import Bind
 from rollout_sandbox.confined.channel import READ_LIMIT_BYTES, read_answer
-from rollout_sandbox.confined.network import NetworkRelays
+from rollout_sandbox.confined.network import NetworkRelays, is_own_machine
 from rollout_sandbox.confined.process import BoundedOutput, ConfinedProcess, PipedProcess, pipes
 from rollout_sandbox.confined.supervisor.processes import COMMAND_VARIABLE
 from rollout_sandbox.errors import NotKept
@@ -382,7 +381,7 @@ class PodmanBackend(RuntimeBackend):
             raise SandboxError(f"write {path!r}: {error}")
 
     def host_url(self, url: str) -> str:
-        if self.container.options.restricted or _is_loopback(urlsplit(url).hostname or ""):
+        if self.container.options.restricted or is_own_machine(urlsplit(url).hostname or ""):
             return self._open_relays().inward(url)
         return url
 
@@ -474,12 +473,3 @@ def provision_podman(
 ) -> AbstractAsyncContextManager[PodmanRuntime]:
     """Start a container and remove it on exit, whatever happens; arguments as of `PodmanBackend`."""
     return provisioned(PodmanBackend(config, binds=binds), env)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
