@@ -1,20 +1,23 @@
 """Whoever plays rollouts, here or on nodes of a Ray cluster that it starts on this machine: a program of its own.
 
-It prints `READY pid`. On standard input it takes `play N K` (N rollouts, K at once) and `record BYTES`, each answered
-by one line of JSON, and the end of the input as its own. It starts the nodes itself, so that all that runs for it
-descends from it.
+It prints `READY pid`. On standard input it takes `play N K` (N rollouts, K at once), `idle SECONDS` and `record BYTES`,
+each answered by one line of JSON, and the end of the input, SIGTERM and Ctrl-C as its own. It starts the nodes itself,
+so that all that runs for it descends from it.
 
 Run: python benchmarks/_cluster_driver.py --config FILE --url URL [--nodes 2]
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +33,10 @@ from verifiers.v1.utils.loaders import load_environment, resolve_env_config
 
 from benchmarks._hosted import Hosted
 from benchmarks._measure import adopt_orphans, percentile
-from examples.cluster.nodes import cluster_nodes, cluster_variables
+from examples.cluster.nodes import cluster_nodes, cluster_variables, until_ended
 from tests.report import made
 
-TICK_SECONDS = 0.1
+TICK_SECONDS = 1.0
 TURNS = 225
 """Of the record that crosses."""
 REPEATS = 20
@@ -88,23 +91,35 @@ async def lags(found: list[float]) -> None:
 
 
 async def play(hosted: Hosted, count: int, at_once: int) -> dict[str, Any]:
-    """Rollouts of the first task; wall seconds, the loop's lag, and the turns of each."""
-    late: list[float] = []
-    watching = asyncio.create_task(lags(late))
-    started = time.monotonic()
+    """Rollouts of the first task; wall seconds, this process's CPU-seconds, and the turns of each."""
+    started, cpu = time.monotonic(), time.process_time()
     episodes = await hosted.run([RunSlot(hosted.slots[0].task) for _ in range(count)], at_once)
-    watching.cancel()
     turns = [trace.num_turns for episode in episodes for trace in episode.traces]
-    return {"wall": time.monotonic() - started, "lag": percentile(late, 0.99), "turns": turns}
+    return {"wall": time.monotonic() - started, "own": time.process_time() - cpu, "turns": turns}
+
+
+async def idle(seconds: float) -> dict[str, float]:
+    """CPU-seconds of this process in a second in which it has nothing to do."""
+    cpu = time.process_time()
+    await asyncio.sleep(seconds)
+    return {"share": (time.process_time() - cpu) / seconds}
 
 
 async def obey(hosted: Hosted) -> None:
-    """Do what standard input says, to its end."""
+    """Do what standard input says, to its end; each answer has the loop's lag meanwhile."""
+    orders = asyncio.StreamReader()  # a thread would wait for the input to end
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    late: list[float] = []
+    watching = asyncio.create_task(lags(late))
+    acts: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {"idle": idle, "record": record}
+    acts["play"] = partial(play, hosted)
     print(f"READY {os.getpid()}", flush=True)
-    while order := (await asyncio.to_thread(sys.stdin.readline)).split():
+    while order := (await orders.readline()).decode().split():
+        late.clear()
         numbers = [int(word) for word in order[1:]]
-        answer = await (record(*numbers) if order[0] == "record" else play(hosted, *numbers))
-        print(json.dumps(answer), flush=True)
+        answer = await acts[order[0]](*numbers)
+        print(json.dumps(answer | {"lag": percentile(late, 0.99) if late else 0.0}), flush=True)
+    watching.cancel()
 
 
 async def drive(fields: dict[str, Any], url: str, nodes: int) -> None:
@@ -128,7 +143,9 @@ def main() -> None:
     options = parser.parse_args()
     adopt_orphans()
     logging.disable(logging.CRITICAL)
-    asyncio.run(drive(json.loads(options.config.read_text()), options.url, options.nodes))
+    fields = json.loads(options.config.read_text())
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(until_ended(drive(fields, options.url, options.nodes)))
 
 
 if __name__ == "__main__":

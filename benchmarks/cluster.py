@@ -4,22 +4,24 @@
                    sandboxes and agents, and Ray's own. Starts of nodes and workers, and the model, are not counted;
                    before, each has played as many as run at once
   cpu_but_ray      the same without Ray's own processes, which cost by the second: more where the machine is busy
-  driver           CPU of the driver's process for one rollout ÷ of the evaluation process locally; what each takes with
-                   nothing to do is taken off, and told
+  driver           CPU of the driver's process for one rollout ÷ of the evaluation process locally; what each takes in
+                   the same time with nothing to do is taken off, and told
   record           seconds from asking a worker for an episode of 2 MB until it is packed there, moved and validated
                    here ÷ seconds until the same bytes have moved; each the least of twenty
   unaccounted      rollouts that were not played whole
 
 In the end `--waiting` rollouts wait at their model on four nodes, in a confined sandbox each, of which the page
-`docs/how-to/cluster.md` calculates more: CPU and memory of driver and workers meanwhile. `--whole`: 256 (4 GB).
+`docs/how-to/cluster.md` calculates more: CPU and memory of driver and workers meanwhile. `--whole`: 40 rollouts, and
+256 that wait (4 GB). SIGTERM and Ctrl-C end all nodes and rollouts.
 
-Run: uv run python benchmarks/cluster.py [--json] [--rollouts 40] [--waiting 32] [--whole]
+Run: uv run python benchmarks/cluster.py [--json] [--rollouts 12] [--waiting 16] [--whole]
 """
 
 import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -39,14 +41,14 @@ from benchmarks._hosted import PROMPT
 from benchmarks._measure import machine, report
 from benchmarks._watched_worker import program
 from benchmarks.rollout_overhead import STEPS
-from examples.cluster.nodes import own_address
+from examples.cluster.nodes import own_address, until_ended
 from tests.support.held_model import HeldModel
 
 GOALS = {"cpu": 1.05, "driver": 0.1, "unaccounted": 0.0}
 AT_ONCE = 4
 NODES, MANY_NODES = 2, 4
 RECORD_BYTES = 2_000_000
-IDLE_SECONDS = 10.0
+IDLE_SECONDS = 10
 WATCHED_SECONDS = 20.0
 WORKER = "ray::RayWorker"
 BODY = {"model": "scripted-model", "stream": True, "messages": [{"role": "user", "content": "Wait."}]}
@@ -65,12 +67,12 @@ class Driver:
 
     def cpu(self) -> float:
         """CPU-seconds of it and all that it or they started."""
-        return sum(cpu_seconds(pid, ended=True) for pid in descendants(self.pid))
+        return sum(used(pid, ended=True) for pid in descendants(self.pid))
 
     def ray(self) -> float:
         """CPU-seconds of Ray's own processes, which are neither workers nor what those started."""
         workers = {pid for worker in self.workers() for pid in descendants(worker)}
-        return sum(cpu_seconds(pid) for pid in descendants(self.pid) if pid not in {self.pid, *workers})
+        return sum(used(pid) for pid in descendants(self.pid) if pid not in {self.pid, *workers})
 
     def workers(self) -> list[int]:
         """The processes of its workers."""
@@ -83,6 +85,14 @@ def read(pid: int, name: str) -> str:
         return Path(f"/proc/{pid}/{name}").read_text()
     except OSError:
         return ""
+
+
+def used(pid: int, *, ended: bool = False) -> float:
+    """CPU-seconds of a process; none of one that has just gone."""
+    try:
+        return cpu_seconds(pid, ended=ended)
+    except OSError:
+        return 0.0
 
 
 def descendants(root: int) -> list[int]:
@@ -122,13 +132,10 @@ async def rounds(nodes: int, url: str, rollouts: int, scratch: Path) -> dict[str
     fields |= {"cluster": {"per_worker": AT_ONCE // NODES}} if nodes else {}
     async with driver(fields, url, nodes) as driving:
         await driving.ask(f"play {AT_ONCE} {AT_ONCE}")
-        idle = -cpu_seconds(driving.pid)
-        await asyncio.sleep(IDLE_SECONDS)
-        idle = (idle + cpu_seconds(driving.pid)) / IDLE_SECONDS
-        before, own, ray_before = driving.cpu(), cpu_seconds(driving.pid), driving.ray() if nodes else 0.0
+        idle = (await driving.ask(f"idle {IDLE_SECONDS}"))["share"]
+        before, ray_before = driving.cpu(), driving.ray() if nodes else 0.0
         seen = await driving.ask(f"play {rollouts} {AT_ONCE}")
-        seen |= {"cpu": driving.cpu() - before, "idle": idle}
-        seen["own"] = cpu_seconds(driving.pid) - own - idle * seen["wall"]
+        seen |= {"cpu": driving.cpu() - before, "idle": idle, "own": seen["own"] - idle * seen["wall"]}
         seen["ray"] = driving.ray() - ray_before if nodes else 0.0
         seen |= {"record": await driving.ask(f"record {RECORD_BYTES}")} if nodes else {}
     print(f"  {rollouts} rollouts on {nodes or 'no'} nodes: {seen['cpu']:.1f} CPU-s, {seen['wall']:.0f} s", flush=True)
@@ -148,15 +155,14 @@ async def waiting(host: str, rollouts: int, scratch: Path) -> dict[str, Any]:
         HeldModel(ScriptPolicy.of(Reply(text="done")), host=host, record=False) as model,
         driver(fields, model.base_url, MANY_NODES) as driving,
     ):
-        begun = cpu_seconds(driving.pid)
         playing = asyncio.ensure_future(driving.ask(f"play {rollouts} {rollouts}"))
         while model.active < rollouts and not playing.done():
             await asyncio.sleep(0.2)
         workers = driving.workers()
         pids = [driving.pid, *workers]
-        before = [cpu_seconds(pid) for pid in pids]
+        before = [used(pid) for pid in pids]
         await asyncio.sleep(WATCHED_SECONDS)
-        shares = [100 * (cpu_seconds(pid) - cpu) / WATCHED_SECONDS for pid, cpu in zip(pids, before, strict=True)]
+        shares = [100 * (used(pid) - cpu) / WATCHED_SECONDS for pid, cpu in zip(pids, before, strict=True)]
         sizes = [megabytes(pid) for pid in pids]
         descriptors = [len(os.listdir(f"/proc/{pid}/fd")) for pid in pids]
         model.released.set()
@@ -166,7 +172,6 @@ async def waiting(host: str, rollouts: int, scratch: Path) -> dict[str, Any]:
             "driver, waiting": f"{shares[0]:.1f} % of a core, {sizes[0]:.0f} MB, {descriptors[0]} descriptors",
             "a worker, waiting": f"{sum(shares[1:]) / len(workers):.1f} % of a core, "
             f"{sum(sizes[1:]) / len(workers):.0f} MB, {max(descriptors[1:])} descriptors",
-            "driver's CPU for a rollout (s)": round((cpu_seconds(driving.pid) - begun) / rollouts, 4),
         }
 
 
@@ -192,8 +197,8 @@ async def measure(options: argparse.Namespace) -> tuple[dict[str, float], dict[s
     }
     each = {"local": local, f"{NODES} nodes": cluster}
     shown: dict[str, object] = {
-        name: f"{seen['cpu'] / count:.3f} CPU-s a rollout, {seen['own'] / count:.4f} of them the evaluation process's, "
-        f"which idle takes {100 * seen['idle']:.1f} % of a core; "
+        name: f"{seen['cpu'] / count:.3f} CPU-s a rollout, {seen['own'] / count:.4f} of them the evaluation process's "
+        f"beside the {100 * seen['idle']:.2f} % of a core that it takes with nothing to do; "
         f"{seen['wall']:.0f} s for {count}, loop lag p99 {1e3 * seen['lag']:.1f} ms"
         for name, seen in each.items()
     }
@@ -206,12 +211,16 @@ async def measure(options: argparse.Namespace) -> tuple[dict[str, float], dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object on the last line")
-    parser.add_argument("--rollouts", type=int, default=40, help="of OpenCode, here and there (default: %(default)s)")
-    parser.add_argument("--waiting", type=int, default=32, help="rollouts that wait (default: %(default)s)")
-    parser.add_argument("--whole", action="store_true", help="256 that wait, in 4 GB of memory")
+    parser.add_argument("--rollouts", type=int, default=12, help="of OpenCode, here and there (default: %(default)s)")
+    parser.add_argument("--waiting", type=int, default=16, help="rollouts that wait (default: %(default)s)")
+    parser.add_argument("--whole", action="store_true", help="40 rollouts, and 256 that wait, in 4 GB of memory")
     options = parser.parse_args()
-    options.waiting = 256 if options.whole else options.waiting
-    ratios, shown = asyncio.run(measure(options))
+    if options.whole:
+        options.rollouts, options.waiting = 40, 256
+    try:
+        ratios, shown = asyncio.run(until_ended(measure(options)))
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGINT) from None
     report("cluster", ratios, GOALS, shown, as_json=options.json)
 
 

@@ -19,7 +19,7 @@ from opencode_runs.console_command import say
 from verifiers.v1.trace import WireTrace
 from verifiers.v1.utils.trace_store import TRACES_FILE, read_episodes
 
-from examples.cluster.nodes import cluster_nodes, cluster_variables, end, own_address
+from examples.cluster.nodes import cluster_nodes, cluster_variables, end, own_address, until_ended
 
 VF_EVAL = Path(sys.executable).with_name("vf-eval")
 AT_ONCE = 4
@@ -66,13 +66,6 @@ def told(run: Path) -> int:
     return 0 if episodes and all(episode.ok for episode in episodes) else 1
 
 
-async def until_terminated(options: argparse.Namespace, further: Sequence[str]) -> int:
-    """Play; SIGTERM ends it as Ctrl-C does."""
-    playing = asyncio.ensure_future(play(options, further))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
-    return await playing
-
-
 def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(
@@ -86,8 +79,8 @@ def main() -> int:
     words = sys.argv[1:]
     behind = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:behind])
-    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        return asyncio.run(until_terminated(options, words[behind + 1 :]))
+    with contextlib.suppress(asyncio.CancelledError):
+        return asyncio.run(until_ended(play(options, words[behind + 1 :])))
     return 128 + signal.SIGINT
 
 

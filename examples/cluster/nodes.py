@@ -10,11 +10,12 @@ import socket
 import sys
 import tempfile
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 RAY = Path(sys.executable).with_name("ray")
 STARTED = "Ray runtime started"
 SLOW = "timed out during startup"
@@ -90,6 +91,14 @@ async def _up(nodes: list[Process], options: Sequence[str], log: Path, variables
         if SLOW not in log.read_text():
             break
     raise RuntimeError(f"a node of Ray did not start: {log.read_text()[-2000:]}")
+
+
+async def until_ended(work: Coroutine[Any, Any, T]) -> T:
+    """Do some work, which SIGTERM and Ctrl-C cancel; a second of them does not end its clean-up."""
+    working, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, lambda: working.cancelling() or working.cancel())
+    return await working
 
 
 async def end(program: Process) -> None:

@@ -1,10 +1,12 @@
-"""`python -m examples.cluster`: a head and nodes of this machine play samples, and all of it ends."""
+"""`python -m examples.cluster`: a head and nodes of this machine play samples, and all of it ends. So does the
+benchmark of clusters."""
 
 import json
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +44,19 @@ def test_both_nodes_play_and_nothing_is_left(home: UserHome) -> None:
     wait_until(lambda: home.leftovers() == [])
 
 
+def benchmark(home: UserHome) -> "subprocess.Popen[str]":
+    """The benchmark, whose first rollouts are not on nodes."""
+    argv = [sys.executable, str(ROOT / "benchmarks" / "cluster.py"), "--rollouts", "1"]
+    return subprocess.Popen(argv, cwd=home.work, env=home.environment(), stdout=subprocess.PIPE, text=True)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("light_opencode")
-def test_a_terminated_example_ends_all_that_it_started(home: UserHome) -> None:
-    started = example(home)
+@pytest.mark.parametrize("program", [example, benchmark])
+def test_who_is_terminated_ends_all_that_it_started(
+    home: UserHome, program: Callable[[UserHome], "subprocess.Popen[str]"]
+) -> None:
+    started = program(home)
     playing = re.compile(r"^ray::RayWorker")
     wait_until(lambda: any(map(playing.match, home.processes().values())) or started.poll() is not None)
     started.send_signal(signal.SIGTERM)

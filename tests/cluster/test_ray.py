@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.cluster.driver import require_reachable
+from opencode_env.errors import ClusterError
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
 from opencode_env.scripted_model.policy import ChatRequest
 
 from examples.cluster.nodes import AT_ONCE, RAY, SLOW, STARTED, TRIES
 from tests.support.replies import fault
+from tests.support.served_env import served
 from tests.support.user_home import UserHome, closed_port
 from tests.support.waiting import until
 
@@ -76,6 +79,10 @@ def timeless(value: Any) -> Any:
     return [timeless(inner) for inner in value] if isinstance(value, list) else value
 
 
+def server_log(home: UserHome) -> str:
+    return (home.root / "server.log").read_text()
+
+
 def workers(home: UserHome) -> list[int]:
     return [pid for pid, command in home.processes().items() if command.startswith("ray::RayWorker")]
 
@@ -102,6 +109,28 @@ async def test_a_killed_worker_is_an_error_and_the_next_try_is_scored_by_another
             assert trace.info["agent"]["exit_code"] == 0
         await until(lambda: workers(home) == [])
         assert home.sandboxes() == []
+
+
+async def test_a_worker_that_is_lost_while_it_plays_nothing_costs_no_rollout_a_try(home: UserHome) -> None:
+    async with ScriptedModel(SamplesPolicy(1.0)) as model, ray_node(home) as address:
+        fields = {"taskset": {"id": "opencode-env"}, "cluster": {"type": "ray", "address": address}}
+        async with served(home, fields, workers=1) as server:
+            played = [await server.run(SAMPLES[0], model, "m")]
+            (idle,) = workers(home)
+            os.kill(idle, signal.SIGKILL)
+            await until(lambda: f"process {idle}" in (lost := server_log(home)) and "it was lost" in lost)
+            played.append(await server.run(SAMPLES[1], model, "m"))
+    for episode in played:
+        assert episode.errors == []
+        assert [trace.reward for trace in episode.traces] == [1.0]
+
+
+@pytest.mark.parametrize(
+    "host", ["127.1", "2130706433", "0x7f.1", "127.0.0.1.", "[::ffff:127.0.0.1]", "0", "LOCALHOST."]
+)
+def test_an_endpoint_of_each_node_itself_is_refused_however_it_is_written(host: str) -> None:
+    with pytest.raises(ClusterError, match="each node itself"):
+        require_reachable([f"http://{host}:8000/v1"])
 
 
 async def test_a_terminated_driver_leaves_no_worker_and_no_sandbox(home: UserHome) -> None:

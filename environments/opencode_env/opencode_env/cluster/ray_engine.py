@@ -164,7 +164,14 @@ class RayEngine:
         finally:
             if not ready:
                 self._kill(handle)
-        return Started(handle, answer["address"], place, answer["node"], here=answer["node"] == self._node)
+        ended = asyncio.ensure_future(self._ended(handle))
+        return Started(handle, answer["address"], place, answer["node"], answer["node"] == self._node, ended)
+
+    async def _ended(self, handle: Any) -> None:
+        try:
+            await handle.stopping.remote()
+        except self._ray.exceptions.RayError:
+            self._kill(handle)  # as in `play`
 
     async def play(self, handle: Any, request: bytes) -> AsyncGenerator[tuple[str, bytes], None]:
         """Have an actor play an episode.

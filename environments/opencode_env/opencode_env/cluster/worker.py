@@ -167,6 +167,10 @@ class Worker:
             told = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
             yield "failed", told.encode(errors="replace")
 
+    async def stopping(self) -> None:
+        """Return when it is to stop; whoever waits for it learns at once that this process is no more."""
+        await self._stopping.wait()
+
     async def stop(self) -> None:
         """Stop the environment; episodes, what it serves, and its hooks of the end, are over afterwards."""
         for playing in self._playing:
