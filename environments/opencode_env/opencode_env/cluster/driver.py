@@ -46,7 +46,7 @@ class Started:
     here: bool
     """Whether its node is the driver's, for which a loopback endpoint is right."""
     ended: "asyncio.Future[None] | None" = None
-    """Done once it is no more, also while it plays nothing."""
+    """Done once it has ended, also while it plays nothing."""
 
 
 class Engine(Protocol):

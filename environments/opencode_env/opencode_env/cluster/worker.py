@@ -168,7 +168,7 @@ class Worker:
             yield "failed", told.encode(errors="replace")
 
     async def stopping(self) -> None:
-        """Return when it is to stop; whoever waits for it learns at once that this process is no more."""
+        """Return when it is to stop; whoever waits for it learns at once that this process has ended."""
         await self._stopping.wait()
 
     async def stop(self) -> None:
