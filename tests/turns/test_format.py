@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from opencode_runs.errors import BadInputError
-from opencode_runs.turns.kept import MANIFEST, ROW, KeptTurn, holds_kept_turns, kept_turns, read_turn
+from opencode_runs.turns.kept import MANIFEST, ROW, KeptTurn, kept_turns, read_turn, turn_places
 
 
 def made(turn: int = 3, **changed: object) -> KeptTurn:
@@ -48,7 +48,7 @@ def test_what_is_written_is_read_in_the_order_of_turns(tmp_path: Path) -> None:
     assert found[0].row == {"prompt": "p"}
     assert [one.turn for one in kept_turns(tmp_path / "t1")] == [1, 2, 10]
     assert [one.turn for one in kept_turns(tmp_path / "t1" / "0010")] == [10]
-    assert holds_kept_turns(tmp_path)
+    assert turn_places(tmp_path)
 
 
 def test_a_folder_without_its_name_is_never_read(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_folder_without_its_name_is_never_read(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         made().write(folder)
     assert list(kept_turns(tmp_path)) == []
-    assert not holds_kept_turns(tmp_path)
+    assert not turn_places(tmp_path)
 
 
 @pytest.mark.parametrize(

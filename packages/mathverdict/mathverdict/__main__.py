@@ -124,10 +124,8 @@ def reading(text: str) -> TextForm:
     if (words := as_words(text)) is not None:
         return TextForm("words", words)
     form = normalize(text)
-    return TextForm("text", form) if not form or len(form) > MAX_EXPRESSION_CHARS else _formula(form)
-
-
-def _formula(form: str) -> TextForm:
+    if not form or len(form) > MAX_EXPRESSION_CHARS:
+        return TextForm("text", form)
     if notation := notation_of(form):
         return TextForm(notation.kind, " : ".join(notation.parts))
     if relation := relation_of(form):

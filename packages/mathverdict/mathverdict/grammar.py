@@ -302,33 +302,27 @@ class _Reader:
         if token.kind in {"(", "[", "{"}:
             return self._group()
         if token.kind == "|":
-            return self._absolute()
+            self.next()
+            self._bars += 1
+            node = self.sum()
+            self.expect("|")
+            self._bars -= 1
+            return Node("call", (node,), "abs")
         if token.kind == "number":
             text = self.next().text.replace(",", "").removesuffix(".")
             return number(Fraction(text), rounded="." in text)
         self.next()
         if token.kind == "letter":
-            return self._letter(token.text, single)
+            if token.text in {"e", "i"} - self._indices:
+                return Node("constant", name=token.text)
+            if not single and token.text in _FUNCTION_LETTERS and self.sees("("):
+                return Node("opaque", self._arguments(), token.text)
+            return Node("symbol", name=token.text)
         if token.kind == "derivative":
             return Node("symbol", name=f"d{token.text}")
         if token.kind == "command":
             return self._command(token.text)
         raise Unparsable(token.text)
-
-    def _absolute(self) -> Node:
-        self.next()
-        self._bars += 1
-        node = self.sum()
-        self.expect("|")
-        self._bars -= 1
-        return Node("call", (node,), "abs")
-
-    def _letter(self, name: str, single: bool) -> Node:
-        if name in {"e", "i"} - self._indices:
-            return Node("constant", name=name)
-        if not single and name in _FUNCTION_LETTERS and self.sees("("):
-            return Node("opaque", self._arguments(), name)
-        return Node("symbol", name=name)
 
     def _command(self, name: str) -> Node:
         if name in SYMBOLS:

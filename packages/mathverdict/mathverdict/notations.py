@@ -297,29 +297,21 @@ def progression_of(text: str) -> Progression | None:
         return _progression(int(found["step"]), int(found["rest"]), None)
     shorter, domain, _ = _said(bare) if _LINEAR.match(bare) else (bare, "", None)
     if domain in _FIRST and (found := _LINEAR.fullmatch(shorter)):
-        return _of_linear(found, domain)
+        step = int(found["step"] or found["by"])
+        rest = int(found["rest"] or 0) if found["step"] else int(found["first"])
+        rest, first = -rest if found["sign"] == "-" else rest, _FIRST[domain]
+        if first is not None and found["turned"] == "-":
+            return None
+        return _progression(step, rest, None if first is None else rest + step * first)
     if found := _WORDS.fullmatch(bare.casefold()):
-        return _of_words(found)
+        step, rest = int(found["step"] or 2), int(found["parity"] == "odd")
+        sign = (found["sign"] or found["second"] or "").strip()
+        return _progression(step, rest, (step if sign == "positive" and not rest else rest) if sign else None)
     return None
 
 
 def _progression(step: int, rest: int, first: int | None) -> Progression | None:
     return Progression(step, rest % step, first) if step > 1 else None
-
-
-def _of_linear(found: "re.Match[str]", domain: str) -> Progression | None:
-    step = int(found["step"] or found["by"])
-    rest = int(found["rest"] or 0) if found["step"] else int(found["first"])
-    rest, first = -rest if found["sign"] == "-" else rest, _FIRST[domain]
-    if first is not None and found["turned"] == "-":
-        return None
-    return _progression(step, rest, None if first is None else rest + step * first)
-
-
-def _of_words(found: "re.Match[str]") -> Progression | None:
-    step, rest = int(found["step"] or 2), int(found["parity"] == "odd")
-    sign = (found["sign"] or found["second"] or "").strip()
-    return _progression(step, rest, (step if sign == "positive" and not rest else rest) if sign else None)
 
 
 def without_domains(gold: str, given: str) -> tuple[str, str, frozenset[str]]:

@@ -177,7 +177,11 @@ def quantity_of(text: str) -> Quantity:
         if found and re.search(r"[\d\\]", figure := text[: found.start("unit")]) and (unit := _unit(found["unit"])):
             return Quantity(figure.strip(), *unit)
     if (found := _TRAILING.search(text)) and any(char.isdigit() for char in text[: found.start()]):
-        return _counted(text[: found.start()].strip(), found["marked"] or found["plain"])
+        figure, words = text[: found.start()].strip(), found["marked"] or found["plain"]
+        parts = _OF.sub("", words.casefold()).replace("-", " ").replace(".", " ").split()
+        names = [_singular(part) for part in parts if not re.fullmatch(_ADJECTIVES, part)]
+        known = bool(names) and all(name in COUNTED for name in names)
+        return Quantity(figure, " ".join(names) or words, known)
     return Quantity(text)
 
 
@@ -192,13 +196,6 @@ def _unit(text: str) -> tuple[str, bool] | None:
 
 def _named(text: str) -> str:
     return next((name for pattern, name in _NAMES if pattern.fullmatch(text)), text)
-
-
-def _counted(figure: str, words: str) -> Quantity:
-    parts = _OF.sub("", words.casefold()).replace("-", " ").replace(".", " ").split()
-    names = [_singular(part) for part in parts if not re.fullmatch(_ADJECTIVES, part)]
-    known = bool(names) and all(name in COUNTED for name in names)
-    return Quantity(figure, " ".join(names) or words, known)
 
 
 def _singular(word: str) -> str:

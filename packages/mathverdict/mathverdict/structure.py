@@ -434,7 +434,9 @@ def real_set(text: str) -> RealSet | None:
         inside = real_set(found["condition"])
         return inside if inside and inside.name == found["name"] else None
     if found := _REALS_OF_ONE_SIGN.fullmatch(text):
-        return _of_one_sign(found["mark"])
+        mark = re.sub(r"(?<=[<>e])\s*0", "", found["mark"].replace(r"\cdot", "*"))
+        interval = _OF_ONE_SIGN.get("".join(sorted(set(re.findall(r"[+\-*0<>]|\\(?:ge|le|ne)", mark)))))
+        return real_set(interval) if interval else None
     text = _LESS_POINTS.sub(r"\1\\setminus ", text)
     if r"\setminus" in text:
         return _without(text)
@@ -452,12 +454,6 @@ def real_set(text: str) -> RealSet | None:
         low, high = _end(form.elements[0], -1, form.kind[0] == "("), _end(form.elements[1], 1, form.kind[1] == ")")
         return RealSet((Interval(low, high),)) if low and high and _distance(low, high) <= -9 else None
     return None
-
-
-def _of_one_sign(mark: str) -> RealSet | None:
-    mark = re.sub(r"(?<=[<>e])\s*0", "", mark.replace(r"\cdot", "*"))
-    interval = _OF_ONE_SIGN.get("".join(sorted(set(re.findall(r"[+\-*0<>]|\\(?:ge|le|ne)", mark)))))
-    return real_set(interval) if interval else None
 
 
 def same_set(gold: RealSet, given: RealSet, rounded: bool) -> bool:

@@ -72,14 +72,11 @@ def read_number(text: str) -> PlainNumber | None:
         return None
     stripped = _PERCENT.sub("", text)
     percent = stripped != text
-    number = _unsuffixed(_without_parentheses(stripped.strip()))
-    return None if number is None else PlainNumber(number.value, number.rounded, percent)
-
-
-def _without_parentheses(text: str) -> str:
+    text = stripped.strip()
     while len(text) > 2 and (text[0], text[-1]) in {("(", ")"), ("{", "}")} and not set(text[1:-1]) & set("(){},"):
         text = text[1:-1].strip()
-    return text
+    number = _unsuffixed(text)
+    return None if number is None else PlainNumber(number.value, number.rounded, percent)
 
 
 def _unsuffixed(text: str) -> PlainNumber | None:

@@ -13,7 +13,7 @@ from opencode_rubrics.code_problem import CodeTests
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.task_tests import StagedTests
 from opencode_runs.errors import BadInputError
-from opencode_runs.turns.kept import KeptTurn, TurnRow, holds_kept_turns, kept_turns, read_turn
+from opencode_runs.turns.kept import KeptTurn, TurnRow, kept_turns, read_turn, turn_places
 from pydantic import Field, JsonValue, ValidationError
 from verifiers.v1.task import TaskData
 
@@ -77,7 +77,7 @@ def named_turns(dataset: str | Path | None, kind: type[Data]) -> list[Data] | No
         return None
     place = Path(dataset)
     try:
-        if place.is_dir() and holds_kept_turns(place):
+        if place.is_dir() and turn_places(place):
             found = list(kept_turns(place.absolute()))
         elif place.is_file() and (rows := list(_rows(place))):
             found = [_named(place, row) for row in rows]

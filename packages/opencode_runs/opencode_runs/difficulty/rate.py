@@ -445,7 +445,18 @@ def _source(env: str, model: str, rated: SourceRating, ks: list[int]) -> SourceF
 
 def rate_text(answer: RateFigures, limit: int | None) -> str:
     """The answer of `rate` as text: a line per source, then the tasks, hardest first, at most `limit` of them."""
-    parts = [_source_table(answer)]
+    reached = sorted({k for source in answer.sources for k in source.pass_at})
+    names = {"n": "attempts", "pass": f"pass≥{answer.threshold:g}"}
+    sources = [
+        [
+            _source_label(source, answer.sources),
+            f"{source.tasks:,}",
+            f"{source.tasks_rated:,}",
+            *_cells(source, reached),
+        ]
+        for source in answer.sources
+    ]
+    parts = [table(["model", "tasks", "rated", *(names.get(name, name) for name in _header(reached))], sources)]
     if "*" in parts[0]:
         parts.append("* of the tasks with at least k attempts")
     for source in answer.sources:
@@ -458,7 +469,10 @@ def rate_text(answer: RateFigures, limit: int | None) -> str:
         ks = list(rows[0].pass_at) if rows else []
         parts.append(table(["task", *_header(ks)], [[_label(row), *_cells(row, ks)] for row in rows[:limit]]))
     else:
-        parts.append(_side_by_side(answer.sources, limit))
+        by_key = [{row.key: row for row in source.rows} for source in answer.sources]
+        labels = {row.key: _label(row) for source in answer.sources for row in source.rows}
+        cells = [[label, *(_cell(found.get(key)) for found in by_key)] for key, label in [*labels.items()][:limit]]
+        parts.append(table(["task", *(_source_label(source, answer.sources) for source in answer.sources)], cells))
     total = len({row.key for source in answer.sources for row in source.rows})
     if limit is not None and total > limit:
         parts.append(f"… {total - limit:,} more tasks (all with --rows 0 or --json)")
@@ -484,24 +498,6 @@ def _cells(row: TaskFigures | SourceFigures, ks: Sequence[int]) -> list[str]:
 
 def _reward(row: TaskFigures | SourceFigures) -> str:
     return number(row.avg_reward, ",.2f") + (f" ±{row.reward_stderr:.2f}" if row.reward_stderr is not None else "")
-
-
-def _source_table(answer: RateFigures) -> str:
-    ks = sorted({k for source in answer.sources for k in source.pass_at})
-    names = {"n": "attempts", "pass": f"pass≥{answer.threshold:g}"}
-    header = ["model", "tasks", "rated", *(names.get(name, name) for name in _header(ks))]
-    rows = [
-        [_source_label(source, answer.sources), f"{source.tasks:,}", f"{source.tasks_rated:,}", *_cells(source, ks)]
-        for source in answer.sources
-    ]
-    return table(header, rows)
-
-
-def _side_by_side(sources: Sequence[SourceFigures], limit: int | None) -> str:
-    by_key = [{row.key: row for row in source.rows} for source in sources]
-    labels = {row.key: _label(row) for source in sources for row in source.rows}
-    rows = [[label, *(_cell(rows.get(key)) for rows in by_key)] for key, label in list(labels.items())[:limit]]
-    return table(["task", *(_source_label(source, sources) for source in sources)], rows)
 
 
 def _label(row: TaskFigures) -> str:

@@ -105,19 +105,13 @@ def _markdown(episode: EpisodeRecord, trace: TraceRecord) -> str:
             parts.append(_fenced(text) if role == "tool" else text)
         calls = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
         parts += [f"**{call.get('name')}**\n{_fenced(cut(_plain_text(call.get('arguments'))))}" for call in calls]
-    for ended, *texts in _verified(trace):
-        parts += [f"### verify command: {ended}", *(_fenced(cut(text)) for text in texts)]
-    return masker.text("\n\n".join(parts)) + "\n"
-
-
-def _verified(trace: TraceRecord) -> Iterator[list[str]]:
-    """Yield how each verify command ended, the command, and what it printed."""
-    found = trace.info.get("verify") if isinstance(trace.info, dict) else None
-    for record in found if isinstance(found, list) else ():
+    verified = trace.info.get("verify") if isinstance(trace.info, dict) else None
+    for record in verified if isinstance(verified, list) else ():
         if isinstance(record, dict):
             ended = "timed out" if record.get("timed_out") else f"exit code {record.get('exit_code')}"
             texts = [str(record.get(name) or "").strip("\n") for name in ("command", "stdout", "stderr")]
-            yield [ended, *filter(None, texts)]
+            parts += [f"### verify command: {ended}", *(_fenced(cut(text)) for text in texts if text)]
+    return masker.text("\n\n".join(parts)) + "\n"
 
 
 def _fenced(text: str) -> str:
@@ -201,9 +195,18 @@ def _steps(trace: TraceRecord, path: tuple[int, ...], told: frozenset[int]) -> l
         node = trace.nodes[number]
         message = node.message if isinstance(node.message, dict) else {"role": "user", "content": node.message}
         if message.get("role") == "tool" and steps:
-            _observe(steps[-1], message)
+            asked = {call["tool_call_id"] for call in steps[-1].get("tool_calls") or ()}
+            call = message.get("tool_call_id")
+            result = {"source_call_id": call if call in asked else None, "content": _plain_text(message.get("content"))}
+            steps[-1].setdefault("observation", {"results": []})["results"].append(result)
         else:
-            step = _step(message, node.timestamp, copied=number in told)
+            at = node.timestamp
+            step: Step = {
+                "timestamp": datetime.fromtimestamp(at, UTC).isoformat() if at and 0 < at < 1e11 else None,
+                "source": SOURCES.get(str(message.get("role")), "user"),
+                "message": _plain_text(message.get("content")),
+                "is_copied_context": True if number in told else None,
+            }
             if step["source"] == "agent":
                 sampled = [token for token, own in zip(node.token_ids, node.mask, strict=False) if own]
                 head = len(node.token_ids) - len(sampled)
@@ -214,15 +217,6 @@ def _steps(trace: TraceRecord, path: tuple[int, ...], told: frozenset[int]) -> l
             steps.append(step)
         context += node.token_ids
     return steps
-
-
-def _step(message: dict[str, Any], at: float | None, *, copied: bool) -> Step:
-    return {
-        "timestamp": datetime.fromtimestamp(at, UTC).isoformat() if at and 0 < at < 1e11 else None,
-        "source": SOURCES.get(str(message.get("role")), "user"),
-        "message": _plain_text(message.get("content")),
-        "is_copied_context": True if copied else None,
-    }
 
 
 def _said(message: dict[str, Any], number: int) -> Step:
@@ -249,13 +243,6 @@ def _arguments(given: Any) -> dict[str, Any]:
     except ValueError:
         value = None
     return {"arguments": value} if isinstance(value, dict) else {"arguments": {}, "extra": {"raw_arguments": given}}
-
-
-def _observe(step: Step, message: dict[str, Any]) -> None:
-    asked = {call["tool_call_id"] for call in step.get("tool_calls") or ()}
-    call = message.get("tool_call_id")
-    result = {"source_call_id": call if call in asked else None, "content": _plain_text(message.get("content"))}
-    step.setdefault("observation", {"results": []})["results"].append(result)
 
 
 def _metrics(call: CallRecord | None, context: list[int], sampled: list[int], logprobs: list[float]) -> Any:
@@ -292,7 +279,6 @@ def _without_none(value: Any) -> Any:
 _MAX_LOG = 2 << 20
 """Bytes of each log that are taken, from its end."""
 _PACKAGES = ("verifiers", "renderers", "openai", "datasets", "aiohttp", "pydantic", "prime-sandboxes")
-_PROGRAMS = ("bwrap", "podman", "docker")
 
 
 def write_bundle(run: Run, output: Path, *, max_mb: float) -> Counter[str]:
@@ -308,18 +294,14 @@ def write_bundle(run: Run, output: Path, *, max_mb: float) -> Counter[str]:
         with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as bundle:
             bundle.write(page, "report.html")
             bundle.writestr("versions.json", json.dumps(_versions() | {"run": _played(run)}, indent=1))
-            for name, text in _texts(run.file.path):
-                bundle.writestr(name, masker.text(text))
+            if (config := saved_config(run.file.path)) is not None:
+                bundle.writestr("configuration.json", masker.text(config.read_text(errors="replace")))
+            for log in sorted((run.file.path.parent / "logs").glob("attempt_*/*.log")):
+                with log.open("rb") as file:
+                    file.seek(max(0, log.stat().st_size - _MAX_LOG))
+                    end = file.read().decode(errors="replace")
+                bundle.writestr(f"logs/{log.parent.name}-{log.name}", masker.text(end))
     return masked + masker.counts
-
-
-def _texts(trace_file: Path) -> Iterator[tuple[str, str]]:
-    if (config := saved_config(trace_file)) is not None:
-        yield "configuration.json", config.read_text(errors="replace")
-    for log in sorted((trace_file.parent / "logs").glob("attempt_*/*.log")):
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _MAX_LOG))
-            yield f"logs/{log.parent.name}-{log.name}", file.read().decode(errors="replace")
 
 
 def _played(run: Run) -> dict[str, object]:
@@ -336,26 +318,20 @@ def _played(run: Run) -> dict[str, object]:
 
 def _versions() -> dict[str, object]:
     """Return the versions of this machine, not of the one that played, where those differ."""
-    found: dict[str, object] = {"python": platform.python_version(), "system": platform.platform(), "commit": _commit()}
+    origin = json.loads(distribution("opencode-runs").read_text("direct_url.json") or "{}")
+    commit = origin.get("vcs_info", {}).get("commit_id")
+    if not commit and (checkout := url2pathname(urlsplit(origin.get("url", "")).path)):
+        commit = _output_of("git", "-C", checkout, "describe", "--always", "--dirty", "--abbrev=40")
+    found: dict[str, object] = {"python": platform.python_version(), "system": platform.platform(), "commit": commit}
     ours = {one.name for one in distributions() if one.name.startswith(("opencode-", "rollout-sandbox", "mathverdict"))}
     for name in (*sorted(ours), *_PACKAGES):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = None
-    for program in _PROGRAMS:
+    for program in ("bwrap", "podman", "docker"):
         found[program] = _output_of(program, "--version")
     return found
-
-
-def _commit() -> str | None:
-    """The commit of ours, as far as the installation or its checkout says it."""
-    origin = json.loads(distribution("opencode-runs").read_text("direct_url.json") or "{}")
-    place = url2pathname(urlsplit(origin.get("url", "")).path)
-    known: str | None = origin.get("vcs_info", {}).get("commit_id")
-    return known or (
-        _output_of("git", "-C", place, "describe", "--always", "--dirty", "--abbrev=40") if place else None
-    )
 
 
 def _output_of(program: str, *arguments: str) -> str | None:

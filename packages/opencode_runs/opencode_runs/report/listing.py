@@ -186,18 +186,27 @@ class Lister:
         self._inspector = Inspector()
 
     def read(self, chunk: Chunk) -> list[Parsed[ListedEpisode]]:
-        found = [self._listed(chunk.run, line) for line in _lines(self._runs[chunk.run].file, chunk)]
-        _mask_rows([row for _, one in found if isinstance(one, ListedEpisode) for row in one.rows])
+        found: list[Parsed[ListedEpisode]] = []
+        rows: list[TryRow] = []
+        file = self._runs[chunk.run].file
+        for line in _lines(file, chunk):
+            size, episode = parsed(line)
+            if episode is None or isinstance(episode, LineError):
+                found.append((size, episode))
+                continue
+            tried = tries(episode)
+            inspected = self._inspector.inspect(file, episode)
+            listed = _rows(episode, tried, inspected, chunk.run)
+            found.append((size, ListedEpisode(episode.id, RatedEpisode.of(episode, tried), inspected, listed)))
+            rows += listed
+        # Mostly there is nothing to mask, which is seen at once for all rows.
+        masker = Masker()
+        masker.json(b"\n".join([row.text for row in rows]))
+        for row in rows if masker.counts else ():
+            masker = Masker()
+            row.text = masker.json(row.text)
+            row.masked = masker.counts or None
         return found
-
-    def _listed(self, number: int, line: bytes) -> Parsed[ListedEpisode]:
-        size, episode = parsed(line)
-        if episode is None or isinstance(episode, LineError):
-            return size, episode
-        tried = tries(episode)
-        found = self._inspector.inspect(self._runs[number].file, episode)
-        listed = _rows(episode, tried, found, number)
-        return size, ListedEpisode(episode.id, RatedEpisode.of(episode, tried), found, listed)
 
 
 def _rows(episode: EpisodeRecord, tried: Tries, inspected: InspectedEpisode, run: int) -> list[TryRow]:
@@ -222,16 +231,6 @@ def _rows(episode: EpisodeRecord, tried: Tries, inspected: InspectedEpisode, run
         facts = (said["id"], episode.called, said["outcome"], said["reward"], forks, branch, found)
         rows.append(TryRow(as_json(said), run, episode.task, *facts))
     return rows
-
-
-def _mask_rows(listed: list[TryRow]) -> None:
-    """Mask the texts of rows; mostly there is nothing to mask, which is seen at once for all of them."""
-    masker = Masker()
-    masker.json(b"\n".join([row.text for row in listed]))
-    for row in listed if masker.counts else ():
-        masker = Masker()
-        row.text = masker.json(row.text)
-        row.masked = masker.counts or None
 
 
 def _of_trace(episode: EpisodeRecord, trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:

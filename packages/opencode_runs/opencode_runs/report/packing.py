@@ -24,7 +24,6 @@ from opencode_runs.report.masking import Masker, holds_hint
 from opencode_runs.traces.record import (
     PER_SAMPLED,
     CallRecord,
-    EpisodeRecord,
     HistoryRecord,
     SampleKind,
     TokenNode,
@@ -300,19 +299,15 @@ def _read(place: LineToPack) -> dict[str, Any] | None:
             episode = parse_line(file.read(place.size))
         if not {episode.id, *(trace.id for trace in episode.traces)}.issuperset(place.ids):
             return None
-        return _details(episode, place.figures)
+        data = episode.task_data if isinstance(episode.task_data, dict) else {}
+        return {
+            "id": episode.id, "env": episode.env, "run": episode.run, "group": episode.group_id,
+            "task": {"key": episode.task_key, "hash": episode.task_hash, "data": data},
+            "ok": episode.ok, "errors": [error.model_dump() for error in episode.errors],
+            "traces": [_trace(trace, found) for trace, found in zip(episode.traces, place.figures, strict=True)],
+        }  # fmt: skip
     except (OSError, ValueError):
         return None
-
-
-def _details(episode: EpisodeRecord, figures: list[TraceFigures]) -> dict[str, Any]:
-    data = episode.task_data if isinstance(episode.task_data, dict) else {}
-    return {
-        "id": episode.id, "env": episode.env, "run": episode.run, "group": episode.group_id,
-        "task": {"key": episode.task_key, "hash": episode.task_hash, "data": data},
-        "ok": episode.ok, "errors": [error.model_dump() for error in episode.errors],
-        "traces": [_trace(trace, found) for trace, found in zip(episode.traces, figures, strict=True)],
-    }  # fmt: skip
 
 
 def _trace(trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
@@ -393,15 +388,11 @@ def _node(node: TokenNode, *, shown: bool) -> dict[str, Any]:
         found["count"], found["trained"] = len(node.token_ids), node.trained
         if shown:
             found["tokens"] = node.token_ids
-            found["mask"] = _stretches(node.mask)
+            # How many tokens in a row do not train, then do, and so on.
+            stretches = [len(list(same)) for _, same in itertools.groupby(node.mask)]
+            found["mask"] = [0, *stretches] if node.mask and node.mask[0] else stretches
             found["logprobs"] = np.round(np.array(node.logprobs, dtype=float), 3).tolist()
             for name in PER_SAMPLED:
                 if (values := getattr(node, name)) is not None:
                     found[name] = values
     return found
-
-
-def _stretches(mask: list[bool]) -> list[int]:
-    """Return how many tokens in a row do not train, then do, and so on."""
-    found = [len(list(same)) for _, same in itertools.groupby(mask)]
-    return [0, *found] if mask and mask[0] else found

@@ -180,7 +180,11 @@ def _without_collection() -> Iterator[None]:
 
 
 def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[ListedRollout], workers: Workers) -> None:
-    batches = _batches(rollouts)
+    batches: list[list[ListedRollout]] = []
+    start = 0
+    while start < len(rollouts):  # The first ones are small, so that what they teach is known early.
+        batches.append(rollouts[start : start + max(1, min(BATCH, start // 2))])
+        start += len(batches[-1])
     rooms, misses = [replace(page.room)], 0
     """What was left after each batch."""
 
@@ -205,15 +209,6 @@ def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[ListedRollout], w
             if misses >= MISSES:
                 break
     page.left_out = sum(all(row.detail is None for row in rollout.rows) for rollout in rollouts)
-
-
-def _batches(rollouts: list[ListedRollout]) -> list[list[ListedRollout]]:
-    """Return batches in order; the first ones are small, so that what they teach is known early."""
-    found, start = [], 0
-    while start < len(rollouts):
-        found.append(rollouts[start : start + max(1, min(BATCH, start // 2))])
-        start += len(found[-1])
-    return found
 
 
 def _settled(number: int) -> int:

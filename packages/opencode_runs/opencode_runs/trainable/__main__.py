@@ -17,7 +17,7 @@ from opencode_runs.console_command import (
     whole,
 )
 from opencode_runs.errors import NothingUsableError
-from opencode_runs.trainable.findings import MEANINGS, Flaw, Report, Summary, TraceFigures
+from opencode_runs.trainable.findings import MEANINGS, Flaw, Report, TraceFigures
 from opencode_runs.trainable.inspection import inspect
 
 HEADER = (
@@ -33,7 +33,19 @@ def report_text(report: Report, limit: int | None) -> str:
         parts.append(f"… {len(report.traces) - limit:,} more traces (all with --rows 0 or --json)")
     forked = [trace for trace in report.traces if trace.fork_notes][:limit]
     parts += [f"fork of {trace.trace[:8]}: {note}" for trace in forked for note in trace.fork_notes]
-    parts += ["", *_summary(report.summary)]
+    summary = report.summary
+    unused = Counter(summary.unused).most_common()
+    left_out = f"; not: {', '.join(f'{reason} {count:,}' for reason, count in unused)}" if unused else ""
+    tokens = summary.prompt_tokens + summary.trained_tokens
+    compacted = f" ({summary.sections:,} sections, {summary.summaries:,} summaries)" if summary.sections else ""
+    parts += [
+        "",
+        f"traces   {summary.trained_traces:,} of {summary.traces:,} train, of {summary.episodes:,} episodes{left_out}",
+        f"samples  {summary.samples:,}{compacted} of {summary.branches:,} branches, {tokens:,} tokens: "
+        f"{summary.trained_tokens:,} train ({_share(summary.trained_tokens, tokens)}), "
+        f"{_share(summary.logprobs, summary.trained_tokens)} of them with a logprob; {summary.forks:,} forks",
+        f"groups   {summary.groups_with_spread:,} of {summary.groups:,} have a spread of rewards",
+    ]
     for finding in report.findings:
         mark = "not for training" if finding.fails else "note"
         parts += ["", f"{mark}: {finding.flaw} ({finding.count:,}): {finding.what}"]
@@ -57,20 +69,6 @@ def _row(trace: TraceFigures) -> list[str]:
 
 def _share(part: int | None, whole: int) -> str:
     return "-" if part is None or not whole else f"{part / whole:.0%}"
-
-
-def _summary(summary: Summary) -> list[str]:
-    unused = Counter(summary.unused).most_common()
-    left_out = f"; not: {', '.join(f'{reason} {count:,}' for reason, count in unused)}" if unused else ""
-    tokens = summary.prompt_tokens + summary.trained_tokens
-    parts = f" ({summary.sections:,} sections, {summary.summaries:,} summaries)" if summary.sections else ""
-    return [
-        f"traces   {summary.trained_traces:,} of {summary.traces:,} train, of {summary.episodes:,} episodes{left_out}",
-        f"samples  {summary.samples:,}{parts} of {summary.branches:,} branches, {tokens:,} tokens: "
-        f"{summary.trained_tokens:,} train ({_share(summary.trained_tokens, tokens)}), "
-        f"{_share(summary.logprobs, summary.trained_tokens)} of them with a logprob; {summary.forks:,} forks",
-        f"groups   {summary.groups_with_spread:,} of {summary.groups:,} have a spread of rewards",
-    ]
 
 
 _PROG = "opencode-trainable"

@@ -99,13 +99,10 @@ def _begun_anew(nodes: Sequence[TokenNode]) -> set[int]:
             # One system message may begin any number of conversations.
             asked = next_of.get(root) if nodes[root].role == "system" else None
             earlier = first.setdefault(hashable([nodes[root].message, asked]), root)
-            if earlier != root and ends[earlier] < root and not _same(nodes[earlier], nodes[root]):
+            one, other = ((node.token_ids, node.tools) for node in (nodes[earlier], nodes[root]))
+            if earlier != root and ends[earlier] < root and one != other:
                 anew.add(root)
     return anew
-
-
-def _same(one: TokenNode, other: TokenNode) -> bool:
-    return one.token_ids == other.token_ids and one.tools == other.tools
 
 
 def _behind_answers(nodes: Sequence[TokenNode]) -> set[int]:

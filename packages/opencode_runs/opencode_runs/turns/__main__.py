@@ -57,15 +57,6 @@ def build_parser() -> Parser:
             help="further run with rewards: of the rollouts that kept the turns, or of continuations",
         )  # fmt: skip
         one.add_argument("--rows", type=whole, default=40, metavar="N", help="turns to print (0: all; default 40)")
-    _choosing(chosen)
-    tree = command("tree", "the value of each turn, from runs of continuations")
-    tree.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="output directory of vf-eval")
-    tree.add_argument("--png", type=Path, metavar="FILE", help="draw it (needs opencode-runs[plot])")
-    _force(tree)
-    return parser
-
-
-def _choosing(chosen: Parser) -> None:
     finite = checked(float, math.isfinite, "is not a finite number")
     chosen.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="file to write (.jsonl)")
     chosen.add_argument("--turn", action="append", type=int, metavar="N", help="only this turn; -1 is a rollout's last")
@@ -77,11 +68,12 @@ def _choosing(chosen: Parser) -> None:
         help="only turns whose continuations' rewards have a standard deviation of S (default: above 0), widest first",
     )  # fmt: skip
     chosen.add_argument("--limit", type=positive, metavar="N", help="at most N turns")
-    _force(chosen)
-
-
-def _force(parser: Parser) -> None:
-    parser.add_argument("--force", action="store_true", help="replace a file that exists")
+    tree = command("tree", "the value of each turn, from runs of continuations")
+    tree.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="output directory of vf-eval")
+    tree.add_argument("--png", type=Path, metavar="FILE", help="draw it (needs opencode-runs[plot])")
+    for one in (chosen, tree):
+        one.add_argument("--force", action="store_true", help="replace a file that exists")
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

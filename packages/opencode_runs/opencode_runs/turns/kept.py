@@ -141,7 +141,3 @@ def turn_places(folder: Path) -> list[Path]:
         return [folder]
     found = sorted({*folder.glob(f"*/{MANIFEST}"), *folder.glob(f"*/*/{MANIFEST}")})
     return [one.parent for one in found if not any(part.startswith(".") for part in one.relative_to(folder).parts)]
-
-
-def holds_kept_turns(folder: Path) -> bool:
-    return bool(turn_places(folder))

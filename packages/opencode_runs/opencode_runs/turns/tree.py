@@ -13,7 +13,7 @@ from opencode_runs.difficulty.rate import Failure, credible_interval, tries
 from opencode_runs.errors import BadInputError, NothingUsableError
 from opencode_runs.traces.reading import TraceReader, find_trace_files, lines_of
 from opencode_runs.traces.record import BranchOrigin, Origin
-from opencode_runs.turns.kept import KeptTurn, TurnRow, holds_kept_turns, kept_turns
+from opencode_runs.turns.kept import KeptTurn, TurnRow, kept_turns, turn_places
 
 
 class TreeRollout(BaseModel):
@@ -77,13 +77,13 @@ def find_turns(path: Path, runs: Sequence[Path] = ()) -> FoundTurns:
     Raises:
         BadInputError: there are none, or something cannot be read.
     """
-    if holds_kept_turns(path):
+    if turn_places(path):
         rollouts, warnings = read_rollouts(runs)
         return FoundTurns(turns=list(kept_turns(path)), rollouts=rollouts, warnings=warnings)
     rollouts, warnings = read_rollouts([path])
     more, told = read_rollouts(runs)
     folder = find_trace_files([path], "eval")[0].settings.keep
-    if folder is None or not holds_kept_turns(folder):
+    if folder is None or not turn_places(folder):
         where = "its configuration names no --env.turns.keep" if folder is None else f'there are none in "{folder}"'
         raise BadInputError(f'run "{path}" kept no turns: {where}; name the folder of kept turns itself')
     turns = [turn for turn in kept_turns(folder) if turn.trace_id in rollouts]
