@@ -426,12 +426,10 @@ def unpacked(text: str, problem: Exception | None = None) -> str:
         raise ValueError(f"holds over {MAX_BYTES} bytes of tests")
     if not unzip.eof:
         raise ValueError("holds compressed tests that are cut off")
-    return _text_of(data) if data[:1] == b"\x80" else data.decode()
-
-
-def _text_of(pickled: bytes) -> str:
+    if data[:1] != b"\x80":
+        return data.decode()
     found: list[str | bytes] = []
-    for instruction, argument, _ in pickletools.genops(pickled):
+    for instruction, argument, _ in pickletools.genops(data):
         if instruction.name in _CONSTANTS and isinstance(argument, str | bytes):
             found.append(argument)
         elif instruction.name not in _SURROUNDINGS:

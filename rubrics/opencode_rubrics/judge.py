@@ -238,7 +238,12 @@ class JudgeRubric(Rubric[JudgeRubricConfig]):
         if not isinstance(reference, str) or not reference.strip():
             raise ScoringError('rubric "judge" needs a task with an answer: set the row\'s answer')
         judge = Judge(self.config, tuple(self.config.choices), "judge_question_prompt.txt", "judge")
-        return {"judge": judge, "question": self._question(task), "reference": reference}
+        question: object = task.prompt_text
+        if (key := self.config.question_key) is not None:
+            question = getattr(task, "info", {}).get(key)
+            if not isinstance(question, str) or not question.strip():
+                raise ScoringError(f'the row has no text in column "{key}", which question_key names')
+        return {"judge": judge, "question": question, "reference": reference}
 
     @vf.reward
     async def judge_reward(
@@ -262,15 +267,6 @@ class JudgeRubric(Rubric[JudgeRubricConfig]):
             note_unreadable(trace, "judge", NONE_ON_THIS)
             return min(0.0, *self.config.choices.values())
         return self.config.choices[verdict]
-
-    def _question(self, task: vf.TaskData) -> str:
-        key = self.config.question_key
-        if key is None:
-            return task.prompt_text
-        question = getattr(task, "info", {}).get(key)
-        if not isinstance(question, str) or not question.strip():
-            raise ScoringError(f'the row has no text in column "{key}", which question_key names')
-        return question
 
 
 def _usable(given: GivenAnswer, max_chars: int) -> GivenAnswer:

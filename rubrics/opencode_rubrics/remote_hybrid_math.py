@@ -119,7 +119,12 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
     async def _scorer(self, task: vf.TaskData, runtime: vf.Runtime) -> _Scorer | None:
         """Return where the scorer can run in the sandbox; `None` if nothing in it can be trusted to."""
         if (python := abilities_of(runtime).trusted_python) is not None:
-            return await self._in_trusted_system(runtime, python)
+            bundle = await ensure_bundle()
+            failure = f"cannot look for {bundle.target}"
+            shown = await run_checked(runtime, ["test", "-d", bundle.target], failure, accepted=(0, 1))
+            return _Scorer(
+                python, bundle.target if shown.exit_code == 0 else await self._uploaded(runtime, bundle, "/tmp")
+            )
         if task.agent_user is None or not supports_users(runtime):
             return None
         failure = f"the processes of agent_user {task.agent_user!r} could not be ended"
@@ -134,12 +139,6 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             await require_alive(runtime, "uploading the scorer")
             logger.warning("sandbox %s: verifying on the host: %s", runtime.name, error)
             return None
-
-    async def _in_trusted_system(self, runtime: vf.Runtime, python: str) -> _Scorer:
-        bundle = await ensure_bundle()
-        failure = f"cannot look for {bundle.target}"
-        shown = await run_checked(runtime, ["test", "-d", bundle.target], failure, accepted=(0, 1))
-        return _Scorer(python, bundle.target if shown.exit_code == 0 else await self._uploaded(runtime, bundle, "/tmp"))
 
     async def _uploaded(self, runtime: vf.Runtime, bundle: ScorerBundle, root: str = "/var/lib") -> str:
         """The image's own bundle if it is the same, else upload it into a fresh directory; the agent's processes have

@@ -166,7 +166,8 @@ class Rubric(Generic[ConfigT]):
             RolloutError: preparing raised this more precise error, or the sandbox is gone.
         """
         name = type(self).__name__
-        trace.info.setdefault(SCORERS_KEY, {})[self.config.type or name] = _version_of(type(self))
+        version = vars(type(self)).get("version") or _package_version(type(self).__module__.partition(".")[0])
+        trace.info.setdefault(SCORERS_KEY, {})[self.config.type or name] = version
         self._seed(trace, runtime)
         with not_the_agents():
             async with boundary(vf.TaskError, f"rubric {name} preparing"):
@@ -280,7 +281,11 @@ async def read_as_data(
                 _require_finite(trace)
         except Exception as error:
             if await is_infrastructure(error, runtime):
-                _refuse_to_repeat(error)
+                # What an agent might bring about, though it is not its 0, is not tried again.
+                if any(isinstance(one, MemoryError | BrokenExecutor) for one in causes(error)):
+                    raise exempt(
+                        ScoringError(f"this machine could not read what the agent made: {_said(error)}")
+                    ) from error
                 raise
             blank = await _control(read, trace, runtime, neutral, owner, error)
             rewards = {name: trace.rewards.pop(name) for name in [*trace.rewards] if name not in before} | blank.rewards
@@ -324,12 +329,6 @@ def pay_nothing(trace: AnyTrace) -> None:
             trace.record_reward(name, 0.0, reward.weight)
 
 
-def _refuse_to_repeat(error: Exception) -> None:
-    """Raise a `ScoringError`, which is not tried again, for what an agent might bring about though it is not its 0."""
-    if any(isinstance(one, MemoryError | BrokenExecutor) for one in causes(error)):
-        raise exempt(ScoringError(f"this machine could not read what the agent made: {_said(error)}")) from error
-
-
 async def _control(
     read: Read, trace: AnyTrace, runtime: vf.Runtime | None, neutral: NeutralAnswer, owner: type[Any], error: Exception
 ) -> AnyTrace:
@@ -337,7 +336,9 @@ async def _control(
     place = _place_of(error, owner)
     _tell_of_alike(error, place, trace, owner)
     scoring = scoring_of(trace)
-    blank = _neutral_trace(trace, neutral.reply)
+    asked = MessageNode(message=UserMessage(content=trace.task.data.prompt_text), parent=None, sampled=False)
+    answered = MessageNode(message=AssistantMessage(content=neutral.reply), parent=0, sampled=True)
+    blank = type(trace)(task=trace.task, agent=trace.agent, state=type(trace.state)(), nodes=[asked, answered])
     attach(scoring, blank)
     try:
         async with scoring.control(), AsyncExitStack() as stack:
@@ -367,12 +368,6 @@ def note_unreadable(trace: AnyTrace, scorer: str, error: str, place: str = "") -
     trace.info.setdefault(FAILURES_KEY, []).append({"scorer": scorer, "error": error, "place": place})
     name = task_name(trace.task.data)
     logger.info("task %s: what the agent made cannot be read, so a reward of 0: %s %s", name, error, place)
-
-
-def _neutral_trace(trace: AnyTrace, reply: str) -> AnyTrace:
-    asked = MessageNode(message=UserMessage(content=trace.task.data.prompt_text), parent=None, sampled=False)
-    answered = MessageNode(message=AssistantMessage(content=reply), parent=0, sampled=True)
-    return type(trace)(task=trace.task, agent=trace.agent, state=type(trace.state)(), nodes=[asked, answered])
 
 
 def _said(error: BaseException) -> str:
@@ -408,11 +403,6 @@ def _tell_of_alike(error: Exception, place: str, trace: AnyTrace, owner: type[An
             for line in traceback.format_exception(error)
         ]
         logger.warning("%s raises alike on several tasks: mend it if it should not\n%s", kind[1], "".join(lines))
-
-
-def _version_of(rubric: type[Any]) -> str:
-    """The version that a rubric class states itself, else that of its package; empty if neither is known."""
-    return str(vars(rubric).get("version") or _package_version(rubric.__module__.partition(".")[0]))
 
 
 @cache

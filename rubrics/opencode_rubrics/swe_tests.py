@@ -18,7 +18,7 @@ from rollout_sandbox.toolbox.workdir import workdir_of
 from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, task_field
 from opencode_rubrics.swe.file_tree import TreeError
 from opencode_rubrics.swe.foreign_parsers import foreign_of
-from opencode_rubrics.swe.grading import Change, Grade, grade, untouched_box
+from opencode_rubrics.swe.grading import Change, grade, untouched_box
 from opencode_rubrics.swe.parsers import PARSERS
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe.reader import ReadingProcess, reader
@@ -73,7 +73,20 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
             listed.cancel()
             with suppress(asyncio.CancelledError, TreeError, vf.RolloutError):
                 await listed
-        return _recorded(record, graded)
+        run = graded.run
+        record |= {
+            "problem": graded.blamed,
+            "notes": graded.notes,
+            "patch": graded.patch,
+            "suite": run.told(),
+            "fail_to_pass_passed": run.fixed,
+            "pass_to_pass_passed": run.kept,
+            "tests_collected": run.collected,
+            "tests_claimed": run.disagreeing,
+            "installed_change": int(run.installed_change),
+            "runner_replaced": run.replaced,
+        }
+        return float(run.solved)
 
     @vf.metric
     async def swe_counts(self, problem: SweProblem, trace: AnyTrace) -> dict[str, float]:
@@ -141,21 +154,3 @@ async def _files(reading: ReadingProcess, runtime: vf.Runtime, workdir: str, ask
     if asked["refused"]:
         raise TreeError(asked["refused"])
     return await reading.ask("files", archive=await archive(runtime, workdir, asked["names"]))
-
-
-def _recorded(record: dict[str, Any], graded: Grade) -> float:
-    """Put the verdict into the record."""
-    run = graded.run
-    record |= {
-        "problem": graded.blamed,
-        "notes": graded.notes,
-        "patch": graded.patch,
-        "suite": run.told(),
-        "fail_to_pass_passed": run.fixed,
-        "pass_to_pass_passed": run.kept,
-        "tests_collected": run.collected,
-        "tests_claimed": run.disagreeing,
-        "installed_change": int(run.installed_change),
-        "runner_replaced": run.replaced,
-    }
-    return float(run.solved)

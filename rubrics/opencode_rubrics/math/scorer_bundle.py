@@ -78,18 +78,14 @@ def _ensure(root: Path) -> ScorerBundle:
         found = [distribution(name) for name in _DISTRIBUTIONS]
     except PackageNotFoundError as error:
         raise ScoringError(f"{error.name} is not installed: install opencode-rubrics with its dependencies") from error
-    bundle = ScorerBundle(root / f"scorer-{_digest(found)}")
-    make_once(bundle.directory, bundle.archive.name, lambda directory: _fill(ScorerBundle(directory), found))
-    return bundle
-
-
-def _digest(found: list[Distribution]) -> str:
     digest = hashlib.sha256(sys.implementation.cache_tag.encode())
     for one in found:
         digest.update(f"{one.name}=={one.version}\0".encode())
     for source in sorted(path for folder in _OWN for path in folder.glob("*.py")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]
+    bundle = ScorerBundle(root / f"scorer-{digest.hexdigest()[:16]}")
+    make_once(bundle.directory, bundle.archive.name, lambda directory: _fill(ScorerBundle(directory), found))
+    return bundle
 
 
 def _fill(staged: ScorerBundle, found: list[Distribution]) -> None:
@@ -101,7 +97,14 @@ def _fill(staged: ScorerBundle, found: list[Distribution]) -> None:
     compiled = [sys.executable, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     compiled += ["-s", str(staged.library), "-p", SANDBOX_ROOT]  # the path that error messages show
     subprocess.run([*compiled, str(staged.library)], check=True, capture_output=True, timeout=600)
-    _pack(staged)
+    with zipfile.ZipFile(staged.archive, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for path in sorted([*staged.library.rglob("*.py"), *staged.library.glob("*.dist-info/METADATA")]):
+            name = path.relative_to(staged.library)
+            archive.write(path, name)
+            cached = path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc"
+            if cached.exists():
+                # Beside the source, where zipimport looks; another Python version falls back to the source.
+                archive.write(cached, name.with_suffix(".pyc"))
 
 
 def _copy(one: Distribution, library: Path) -> None:
@@ -119,14 +122,3 @@ def _copy(one: Distribution, library: Path) -> None:
         target = library / file
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-
-
-def _pack(staged: ScorerBundle) -> None:
-    with zipfile.ZipFile(staged.archive, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for path in sorted([*staged.library.rglob("*.py"), *staged.library.glob("*.dist-info/METADATA")]):
-            name = path.relative_to(staged.library)
-            archive.write(path, name)
-            compiled = path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc"
-            if compiled.exists():
-                # Beside the source, where zipimport looks; another Python version falls back to the source.
-                archive.write(compiled, name.with_suffix(".pyc"))

@@ -26,10 +26,6 @@ def reader_of(parser: str, options: dict[str, Any]) -> Callable[[str], dict[str,
     if family == "swesmith":
         profile = import_module("swesmith.profiles").registry.get(name)
         return lambda log: dict(profile.log_parser(log))
-    return _multi_swe(name, options)
-
-
-def _multi_swe(name: str, options: dict[str, Any]) -> Callable[[str], dict[str, str]]:
     import_module("multi_swe_bench.harness")
     requests = import_module("multi_swe_bench.harness.pull_request")
     org, _, repo = name.partition("/")

@@ -39,15 +39,13 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     print(READY, flush=True)  # noqa: T201 - the result channel
     request = json.loads(sys.stdin.readline())
-    print(json.dumps({"nonce": request["nonce"], **_result(request)}), flush=True)  # noqa: T201 - the result channel
-
-
-def _result(request: dict[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any]
     try:
         text = read_answer(request["path"], request["max_bytes"])
+        result = {**_judged(request, text), "text": text}
     except UnusableAnswer as unusable:
-        return {"state": "unusable", "reason": str(unusable)}
-    return {**_judged(request, text), "text": text}
+        result = {"state": "unusable", "reason": str(unusable)}
+    print(json.dumps({"nonce": request["nonce"], **result}), flush=True)  # noqa: T201 - the result channel
 
 
 def _judged(request: dict[str, Any], text: str) -> dict[str, Any]:

@@ -74,15 +74,11 @@ def _status(report):
     return None
 
 
-def _note(report):
-    status, states = _status(report), _RECORDS[0].states
-    if status and states.get(report.nodeid) not in ("FAILED", "ERROR"):
-        states[report.nodeid] = status
-
-
 def pytest_runtest_logreport(report):
     if _RECORDS:
-        _note(report)
+        status, states = _status(report), _RECORDS[0].states
+        if status and states.get(report.nodeid) not in ("FAILED", "ERROR"):
+            states[report.nodeid] = status
 
 
 def pytest_collectreport(report):
