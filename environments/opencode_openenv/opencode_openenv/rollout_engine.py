@@ -24,7 +24,7 @@ from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.episode import Episode
 from verifiers.v1.task import Task
-from verifiers.v1.trace import Error, ModelCall
+from verifiers.v1.trace import ModelCall
 from verifiers.v1.utils.loaders import load_environment
 
 from opencode_openenv.model_calls import ModelEndpoint, client_of, sampling_of
@@ -215,7 +215,9 @@ def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any]) -> RolloutResu
     trace = traces.get("main")
     error = (trace and trace.last_error) or next(reversed(episode.errors), None)
     if error is not None:
-        result.error, result.stop_condition = _told(error), "error"
+        message, result.stop_condition = error.message[:4000], "error"
+        told_alone = message.startswith("setup command failed (")
+        result.error = message if told_alone else f"{error.type}: {message}"
     if trace is None:
         result.training_trace_reason = "the rollout failed before the agent"
         return result
@@ -261,8 +263,3 @@ def _command(entry: dict[str, Any]) -> RolloutCommand:
         stderr=entry["stderr"],
         duration_s=entry["duration"],
     )
-
-
-def _told(error: Error) -> str:
-    message = error.message[:4000]
-    return message if message.startswith("setup command failed (") else f"{error.type}: {message}"

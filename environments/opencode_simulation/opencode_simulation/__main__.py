@@ -105,34 +105,6 @@ examples:
 _OFFERING = "a world, a URL, stdio:PROGRAM, module:name of an MCP server object, or a .json snapshot"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m opencode_simulation",
-        description="Simulated worlds: serve one, play one, compare one with the server that it stands for.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    episode = argparse.ArgumentParser(add_help=False)
-    episode.add_argument("world", help=f"{', '.join(SAMPLES)}, or module:Class")
-    episode.add_argument("--seed", type=int, help="seed of the episode (default: none)")
-    episode.add_argument("--config", default="{}", help="JSON object, merged into the world's default configuration")
-    episode.add_argument("--max-steps", type=int, help="steps after which the episode is truncated (default: no limit)")
-    episode.add_argument("--ledger", type=Path, help="file to which each step is appended as a line of JSON")
-    serve = commands.add_parser("serve", parents=[episode], help="serve one episode of a world under /mcp")
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    serve.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (default)")
-    commands.add_parser("play", parents=[episode], help="play one episode of a world in this terminal")
-    parity = commands.add_parser("parity", help="compare the tools of a simulation with those of production")
-    parity.add_argument("simulation", help=_OFFERING)
-    parity.add_argument("production", help=_OFFERING)
-    parity.add_argument("--descriptions", action="store_true", help="descriptions must be the same, too")
-    snapshot = commands.add_parser("snapshot", help="save the tools that something offers")
-    snapshot.add_argument("offering", help=_OFFERING)
-    snapshot.add_argument("file", type=Path, help="JSON file to write")
-    return parser
-
-
 def _offering(text: str) -> Offering:
     return find_world(text) if text in SAMPLES else text
 
@@ -175,7 +147,30 @@ _COMMANDS = {"serve": _serve, "play": _play, "parity": _parity, "snapshot": _sna
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; its failure is a message on standard error."""
-    parser = _parser()
+    parser = argparse.ArgumentParser(
+        prog="python -m opencode_simulation",
+        description="Simulated worlds: serve one, play one, compare one with the server that it stands for.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    episode = argparse.ArgumentParser(add_help=False)
+    episode.add_argument("world", help=f"{', '.join(SAMPLES)}, or module:Class")
+    episode.add_argument("--seed", type=int, help="seed of the episode (default: none)")
+    episode.add_argument("--config", default="{}", help="JSON object, merged into the world's default configuration")
+    episode.add_argument("--max-steps", type=int, help="steps after which the episode is truncated (default: no limit)")
+    episode.add_argument("--ledger", type=Path, help="file to which each step is appended as a line of JSON")
+    serve = commands.add_parser("serve", parents=[episode], help="serve one episode of a world under /mcp")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (default)")
+    commands.add_parser("play", parents=[episode], help="play one episode of a world in this terminal")
+    parity = commands.add_parser("parity", help="compare the tools of a simulation with those of production")
+    parity.add_argument("simulation", help=_OFFERING)
+    parity.add_argument("production", help=_OFFERING)
+    parity.add_argument("--descriptions", action="store_true", help="descriptions must be the same, too")
+    snapshot = commands.add_parser("snapshot", help="save the tools that something offers")
+    snapshot.add_argument("offering", help=_OFFERING)
+    snapshot.add_argument("file", type=Path, help="JSON file to write")
     options = parser.parse_args(arguments)
     if "." not in sys.path and "" not in sys.path:
         sys.path.insert(0, "")  # as `python -m` does: worlds of the working directory are found

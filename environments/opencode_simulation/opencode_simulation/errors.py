@@ -67,7 +67,14 @@ _INFRASTRUCTURE = (Path(__file__).parent, Path(importlib.__file__).parent)
 
 def failure_text(error: BaseException) -> str:
     """Return what was raised, and behind it the frames of the world's code, those of its causes first."""
-    return "\n".join([said(error), *_cut(list(_frames(error)))])
+    frames = list(_frames(error))
+    kept: list[str] = []
+    for frame in reversed(frames):
+        if sum(map(len, kept)) + len(frame) > _LONGEST_TRACEBACK:
+            break
+        kept.insert(0, frame)
+    head = ["Traceback (most recent call last):", *(["  ..."] if len(kept) < len(frames) else [])] if kept else []
+    return "\n".join([said(error), *head, *kept])
 
 
 def said(error: BaseException) -> str:
@@ -95,15 +102,6 @@ def _frames(error: BaseException) -> Iterator[str]:
         yield from before
         yield f"  {said(cause)[:200]}, and then:"
     yield from (_sendable(frame.rstrip("\n")) for frame in stack.format())
-
-
-def _cut(frames: list[str]) -> list[str]:
-    kept: list[str] = []
-    for frame in reversed(frames):
-        if sum(map(len, kept)) + len(frame) > _LONGEST_TRACEBACK:
-            break
-        kept.insert(0, frame)
-    return kept and ["Traceback (most recent call last):", *(["  ..."] if len(kept) < len(frames) else []), *kept]
 
 
 def _sendable(text: str) -> str:

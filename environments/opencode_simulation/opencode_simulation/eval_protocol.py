@@ -199,7 +199,9 @@ def trajectory_of(trace: "AnyTrace") -> Trajectory:
     observations = [summary.first_observation, *(entry.observation for entry in taken)]
     reason = str(trace.info.get(TERMINATION_KEY) or "")
     terminated = summary.terminated or summary.truncated or bool(reason)
-    usage = _usage(trace)
+    used = [call.usage for call in trace.calls if call.usage is not None]
+    prompt, completion = sum(one.input_tokens for one in used), sum(one.completion_tokens for one in used)
+    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     return Trajectory(
         session=_session(trace, summary, terminated, observations[-1]),
         observations=observations,
@@ -274,9 +276,3 @@ def _unseen(entry: LedgerEntry) -> dict[str, JsonValue]:
     calls: list[JsonValue] = [] if entry.tool == FINISH else [_shown(entry)]
     said = entry.model_dump(mode="json", include={"reward", "terminated", "truncated", "info"})
     return {"step": entry.step - 1, **said, "tool_calls": calls, "num_tool_calls": len(calls)}
-
-
-def _usage(trace: "AnyTrace") -> dict[str, int]:
-    used = [call.usage for call in trace.calls if call.usage is not None]
-    prompt, completion = sum(one.input_tokens for one in used), sum(one.completion_tokens for one in used)
-    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}

@@ -160,7 +160,14 @@ class Hub:
 
     async def open(self, rollout: str, spec: EpisodeSpec, ledger: Ledger, changed: Callable[[Ledger], None]) -> None:
         """Expect a world for a rollout; `changed` is called with its ledger whenever that has changed."""
-        await self._listen()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # another evaluation of this process, whose loop is gone with all it had
+            self._loop, self._listener, self._starting = loop, None, asyncio.Lock()
+            self._rollouts, self._groups, self._servers = {}, defaultdict(SharedServers), set()
+        async with self._starting:
+            if self._listener is None:
+                Path(self.path).unlink(missing_ok=True)
+                self._listener = await asyncio.start_unix_server(self._serve, self.path, limit=LINE_LIMIT)
         self._rollouts[rollout] = OpenRollout(spec, ledger, changed)
         changed(ledger)
 
@@ -220,16 +227,6 @@ class Hub:
                 server.send(WorldOrder(kind="end", rollout=rollout))
         self._rest()
 
-    async def _listen(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # another evaluation of this process, whose loop is gone with all it had
-            self._loop, self._listener, self._starting = loop, None, asyncio.Lock()
-            self._rollouts, self._groups, self._servers = {}, defaultdict(SharedServers), set()
-        async with self._starting:
-            if self._listener is None:
-                Path(self.path).unlink(missing_ok=True)
-                self._listener = await asyncio.start_unix_server(self._serve, self.path, limit=LINE_LIMIT)
-
     def _rest(self) -> None:
         """Stop listening while nobody plays."""
         if self._listener is not None and not self._rollouts and not self._servers:
@@ -247,17 +244,6 @@ class Hub:
             self._rest()
 
     async def _hear(self, server: WorldServer, reader: asyncio.StreamReader) -> None:
-        self._greet(server)
-        try:
-            while text := await reader.readline():
-                self._take(server, WorldReport.model_validate_json(text))
-        except ValueError as error:  # no message, or one that is longer than LINE_LIMIT
-            for played in self._played_on(server):
-                played.fail(f"the world's server said what cannot be read: {str(error)[:300]}")
-        finally:
-            await self._leave(server)
-
-    def _greet(self, server: WorldServer) -> None:
         self._servers.add(server)
         group, rollout = server.hello.group, server.hello.rollout
         if group is not None:
@@ -267,6 +253,14 @@ class Hub:
             shared.up.set()
         elif rollout is not None and (played := self._rollouts.get(rollout)) is not None:
             self._send_open(server, rollout, played)
+        try:
+            while text := await reader.readline():
+                self._take(server, WorldReport.model_validate_json(text))
+        except ValueError as error:  # no message, or one that is longer than LINE_LIMIT
+            for played in self._played_on(server):
+                played.fail(f"the world's server said what cannot be read: {str(error)[:300]}")
+        finally:
+            await self._leave(server)
 
     def _played_on(self, server: WorldServer) -> list[OpenRollout]:
         return [self._rollouts[rollout] for rollout in server.rollouts & self._rollouts.keys()]

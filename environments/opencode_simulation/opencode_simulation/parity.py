@@ -55,7 +55,27 @@ async def list_tools(offering: Offering) -> list[ListedTool]:
     if isinstance(offering, Path):
         return _read_snapshot(offering)
     if isinstance(offering, str):
-        return await _named(offering)
+        if offering.startswith(("http://", "https://")):
+            return await _ask(Client(offering), offering)
+        if offering.startswith("stdio:"):
+            command, *arguments = shlex.split(offering.removeprefix("stdio:"))
+            transport = stdio_client(StdioServerParameters(command=command, args=arguments), errlog=sys.stderr)
+            return await _ask(Client(transport), offering)
+        if offering.endswith(".json"):
+            return _read_snapshot(Path(offering))
+        module, _, attribute = offering.partition(":")
+        if not attribute:
+            raise ValueError(
+                f"{offering!r} is not an MCP server: write a URL, stdio:PROGRAM, module:name of a server object or "
+                "world, or the path of a .json snapshot"
+            )
+        try:
+            found = getattr(import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"MCP server {offering!r} cannot be imported: {error}") from error
+        if not isinstance(found, Server | MCPServer) and not (isinstance(found, type) and issubclass(found, World)):
+            raise ValueError(f"{offering!r} is neither an MCP server object nor a world but {type(found).__name__}")
+        return await list_tools(found)
     if isinstance(offering, type):
         mcp: MCPServer[Any] = MCPServer(offering.__name__)
         offer_world(mcp, offering, nobody)
@@ -66,30 +86,6 @@ async def list_tools(offering: Offering) -> list[ListedTool]:
 def write_snapshot(tools: list[ListedTool], path: Path) -> None:
     """Save tools as JSON that `list_tools` reads."""
     path.write_text(json.dumps([tool.model_dump() for tool in tools], indent=2, ensure_ascii=False) + "\n")
-
-
-async def _named(name: str) -> list[ListedTool]:
-    if name.startswith(("http://", "https://")):
-        return await _ask(Client(name), name)
-    if name.startswith("stdio:"):
-        command, *arguments = shlex.split(name.removeprefix("stdio:"))
-        transport = stdio_client(StdioServerParameters(command=command, args=arguments), errlog=sys.stderr)
-        return await _ask(Client(transport), name)
-    if name.endswith(".json"):
-        return _read_snapshot(Path(name))
-    module, _, attribute = name.partition(":")
-    if not attribute:
-        raise ValueError(
-            f"{name!r} is not an MCP server: write a URL, stdio:PROGRAM, module:name of a server object or world, or "
-            "the path of a .json snapshot"
-        )
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"MCP server {name!r} cannot be imported: {error}") from error
-    if not isinstance(found, Server | MCPServer) and not (isinstance(found, type) and issubclass(found, World)):
-        raise ValueError(f"{name!r} is neither an MCP server object nor a world but {type(found).__name__}")
-    return await list_tools(found)
 
 
 async def _ask(client: Client, name: str) -> list[ListedTool]:
@@ -224,7 +220,15 @@ def _plain(schema: Any, root: Mapping[str, Any], descriptions: bool, seen: tuple
         else:
             found = value if key in _VALUES else _plain(value, root, descriptions, seen)
             plain[key] = sorted(found, key=repr) if key in _UNORDERED and isinstance(found, list) else found
-    return _one_spelling(plain)
+    # One of the ways to say a sole value, a choice of plain types, and a schema inside another.
+    if "const" in plain:
+        plain["enum"] = [plain.pop("const")]
+    if len(plain.get("allOf", ())) == 1:
+        plain = {**plain.pop("allOf")[0], **plain}
+    choice = plain.get("anyOf")
+    if choice and all(set(entry) == {"type"} and isinstance(entry["type"], str) for entry in choice):
+        plain["type"] = sorted(entry["type"] for entry in plain.pop("anyOf"))
+    return plain
 
 
 def _says_nothing(key: str, value: Any) -> bool:
@@ -234,18 +238,6 @@ def _says_nothing(key: str, value: Any) -> bool:
         or (key == "additionalProperties" and isinstance(value, bool))
         or (key in _JAVASCRIPT_INTEGERS and _JAVASCRIPT_INTEGERS[key] == value)
     )
-
-
-def _one_spelling(plain: dict[str, Any]) -> dict[str, Any]:
-    """One of the ways to say a sole value, a choice of plain types, and a schema inside another."""
-    if "const" in plain:
-        plain["enum"] = [plain.pop("const")]
-    if len(plain.get("allOf", ())) == 1:
-        plain = {**plain.pop("allOf")[0], **plain}
-    choice = plain.get("anyOf")
-    if choice and all(set(entry) == {"type"} and isinstance(entry["type"], str) for entry in choice):
-        plain["type"] = sorted(entry["type"] for entry in plain.pop("anyOf"))
-    return plain
 
 
 def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
@@ -292,8 +284,23 @@ async def check_parity(simulation: Offering, production: Offering, *, descriptio
         ValueError: one side cannot be found, read or asked.
     """
     ours, theirs = await list_tools(simulation), await list_tools(production)
-    wrong_tools = _tool_differences(ours, theirs)
-    wrong_signatures = _signature_differences(ours, theirs, descriptions=descriptions)
+    names, wanted = [tool.name for tool in ours], [tool.name for tool in theirs]
+    missing = [name for name in wanted if name not in names]
+    extra = [name for name in names if name not in wanted]
+    wrong_tools = []
+    for name in missing:
+        close = get_close_matches(name, extra, 1)
+        wrong_tools.append(
+            f'tool "{name}": missing in the simulation' + (f' (which has "{close[0]}")' if close else "")
+        )
+    wrong_tools += [f'tool "{name}": not in production' for name in extra]
+    signatures = {tool.name: signature_of(tool, descriptions=descriptions) for tool in theirs}
+    wrong_signatures: list[str] = []
+    for tool in ours:
+        if tool.name in signatures:
+            own = signature_of(tool, descriptions=descriptions)
+            found = differences(own, signatures[tool.name], descriptions=descriptions)
+            wrong_signatures += [f'tool "{tool.name}": {line}' for line in found]
     if not wrong_tools and not wrong_signatures:
         return
     lines = "\n".join(f"  {line}" for line in (*wrong_tools, *wrong_signatures))
@@ -307,25 +314,3 @@ def require_parity(world: type[World]) -> None:
         return
     with ThreadPoolExecutor(1) as own_thread:  # a loop cannot be run inside a running one
         own_thread.submit(asyncio.run, check_parity(world, world.PRODUCTION)).result()
-
-
-def _tool_differences(ours: list[ListedTool], theirs: list[ListedTool]) -> list[str]:
-    names, wanted = [tool.name for tool in ours], [tool.name for tool in theirs]
-    missing = [name for name in wanted if name not in names]
-    extra = [name for name in names if name not in wanted]
-    lines = []
-    for name in missing:
-        close = get_close_matches(name, extra, 1)
-        lines.append(f'tool "{name}": missing in the simulation' + (f' (which has "{close[0]}")' if close else ""))
-    return lines + [f'tool "{name}": not in production' for name in extra]
-
-
-def _signature_differences(ours: list[ListedTool], theirs: list[ListedTool], *, descriptions: bool) -> list[str]:
-    production = {tool.name: signature_of(tool, descriptions=descriptions) for tool in theirs}
-    lines: list[str] = []
-    for tool in ours:
-        if tool.name in production:
-            own = signature_of(tool, descriptions=descriptions)
-            found = differences(own, production[tool.name], descriptions=descriptions)
-            lines += [f'tool "{tool.name}": {line}' for line in found]
-    return lines

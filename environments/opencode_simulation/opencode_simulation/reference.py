@@ -144,13 +144,9 @@ def find_world(reference: str) -> type[World]:
         raise ValueError(f'world "{reference}" cannot be imported: {failure_text(error)}') from error
     if not (isinstance(found, type) and issubclass(found, World)):
         raise ValueError(f'"{reference}" is not a world: derive it from opencode_simulation.World')
-    if problems := _problems(found):
+    if found not in _FOUND:
+        lacking = [] if declared(found, TOOL_NAME) else ["it has no tool: mark a method with @tool"]
+        _FOUND[found] = problems_of(found, world_name(found)) or lacking
+    if problems := _FOUND[found]:
         raise ValueError("\n  ".join([f'world "{reference}" cannot be played:', *problems]))
     return found
-
-
-def _problems(world: type[World]) -> list[str]:
-    if world not in _FOUND:
-        found = problems_of(world, world_name(world))
-        _FOUND[world] = found or ([] if declared(world, TOOL_NAME) else ["it has no tool: mark a method with @tool"])
-    return _FOUND[world]

@@ -246,9 +246,7 @@ class _Reader:
         return self.sees("(") and ahead > 1 and self.peek(ahead).kind == ")"
 
     def _factor(self) -> Node:
-        return self._suffixed(self._atom())
-
-    def _suffixed(self, node: Node) -> Node:
+        node = self._atom()
         while True:
             if self.takes("^"):
                 node = self._power(node)
@@ -343,18 +341,15 @@ class _Reader:
             self.at -= 1
             return Node("call", (self._group(),), "floor" if name == "lfloor" else "ceiling")
         if name in MARKS:
-            return self._marked(name)
+            letters = self.raw() if self.sees("{") else ""
+            while not letters or (name in {"angle", "triangle", "measuredangle"} and self.sees("letter")):
+                if not self.sees("letter", "number", *SYMBOLS):
+                    raise Unparsable(name)
+                letters += self.next().text
+            if name in {"angle", "overline", "measuredangle", "overleftrightarrow"}:
+                letters = min(letters, letters[::-1])
+            return Node("symbol", name=f"{name} {letters}")
         raise Unparsable(name)
-
-    def _marked(self, name: str) -> Node:
-        letters = self.raw() if self.sees("{") else ""
-        while not letters or (name in {"angle", "triangle", "measuredangle"} and self.sees("letter")):
-            if not self.sees("letter", "number", *SYMBOLS):
-                raise Unparsable(name)
-            letters += self.next().text
-        if name in {"angle", "overline", "measuredangle", "overleftrightarrow"}:
-            letters = min(letters, letters[::-1])
-        return Node("symbol", name=f"{name} {letters}")
 
     def _function(self, name: str) -> Node:
         base, power = None, None

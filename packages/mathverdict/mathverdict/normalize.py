@@ -155,7 +155,11 @@ def without_lead(text: str) -> str:
 @lru_cache(maxsize=256)
 def normalize(text: str) -> str:
     """`text` in the one notation; idempotent for what it produces."""
-    text = _unicode(unwrap(without_marks(without_math_marks(text))))
+    text = unwrap(without_marks(without_math_marks(text)))
+    text = _VULGAR.sub(lambda found: (found["whole"] or "") + _FRACTIONS[found["part"]], text)
+    text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + run[0].translate(_SUPERSCRIPTS) + "}", text)
+    text = _SUBSCRIPT_RUN.sub(lambda run: "_{" + run[0].translate(_SUBSCRIPTS) + "}", text)
+    text = unicodedata.normalize("NFKC", text.translate(_TABLE))
     text = re.sub(r"(?<=\d)\\!\s*(?=[,{])|(?:(?<=\d,)|(?<=,\}))\\!\s*(?=\d)", "", text)
     text = re.sub(r"\{,\}(?=\d{3}(?!\d))", "", text).replace("{,}", ".")
     # A space command between groups of three digits is a thousands separator.
@@ -195,13 +199,6 @@ def _multiplied(found: "re.Match[str]") -> str:
     return factor + (" " if found["open"] else found["close"] or " ")
 
 
-def _unicode(text: str) -> str:
-    text = _VULGAR.sub(lambda found: (found["whole"] or "") + _FRACTIONS[found["part"]], text)
-    text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + run[0].translate(_SUPERSCRIPTS) + "}", text)
-    text = _SUBSCRIPT_RUN.sub(lambda run: "_{" + run[0].translate(_SUBSCRIPTS) + "}", text)
-    return unicodedata.normalize("NFKC", text.translate(_TABLE))
-
-
 def _plain(text: str) -> str:
     text = text.replace("**", "^").replace("<=", r"\le ").replace(">=", r"\ge ").replace("!=", r"\ne ")
     text = re.sub(r"(?<!\\)\*", r"\\cdot ", text)
@@ -233,16 +230,8 @@ def without_marks(text: str) -> str:
         return text
     text = _COLOR.sub("", text)
     text = _UNIT_VECTOR.sub(lambda found: rf"\text{{{found[1] or found[2] or found[3]}}}", _EMPTY.sub("", text))
-    return _without_fonts(_LETTER.sub(r"\1", text))
-
-
-def without_math_marks(text: str) -> str:
-    """A text without the `$` around its formulas; those of currencies stay."""
-    return text if len(_DOLLAR.findall(text)) % 2 else _INLINE.sub(lambda found: found[1] or found[2], text)
-
-
-def _without_fonts(text: str) -> str:
-    r"""Formulas without the font around them; a font stays around what holds no other braces, and `\text` for units."""
+    text = _LETTER.sub(r"\1", text)
+    # Off comes the font around a formula; it stays around what holds no other braces, and `\text` for units.
     position, left = 0, _MOST_FONTS
     while found := _FONT.search(text, position):
         position = found.end()
@@ -256,6 +245,11 @@ def _without_fonts(text: str) -> str:
         text = f"{text[: found.start()]}{name}{{{inner}}}{text[end + 1 :]}"
         position = found.start() + len(name)
     return text
+
+
+def without_math_marks(text: str) -> str:
+    """A text without the `$` around its formulas; those of currencies stay."""
+    return text if len(_DOLLAR.findall(text)) % 2 else _INLINE.sub(lambda found: found[1] or found[2], text)
 
 
 def closing_bracket(text: str, opening: int) -> int | None:

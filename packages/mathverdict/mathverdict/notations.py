@@ -197,18 +197,14 @@ def same_notation(gold: str, given: str, equal: Equal) -> bool | None:
             return form.parts == other.parts
         return _SAME[form.kind](form.parts, other.parts, equal)
     if form:
-        return _bare_for(form, given, equal)
+        if form.kind == "base":
+            return given.strip("{} ").lstrip("0") == form.parts[0]
+        # A ratio in lowest terms is a quotient; "75:20" is minutes and seconds, or a score.
+        whole = all(re.fullmatch(r"\d{1,30}", part) for part in form.parts)
+        if form.kind != "ratio" or len(form.parts) != 2 or (whole and gcd(*map(int, form.parts)) != 1):
+            return False
+        return equal(f"({form.parts[0]})/({form.parts[1]})", given)
     return _added(gold, other, equal) if other else None
-
-
-def _bare_for(form: Notation, given: str, equal: Equal) -> bool:
-    if form.kind == "base":
-        return given.strip("{} ").lstrip("0") == form.parts[0]
-    # A ratio in lowest terms is a quotient; "75:20" is minutes and seconds, or a score.
-    whole = all(re.fullmatch(r"\d{1,30}", part) for part in form.parts)
-    if form.kind != "ratio" or len(form.parts) != 2 or (whole and gcd(*map(int, form.parts)) != 1):
-        return False
-    return equal(f"({form.parts[0]})/({form.parts[1]})", given)
 
 
 def _added(gold: str, other: Notation, equal: Equal) -> bool:

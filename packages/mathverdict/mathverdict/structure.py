@@ -442,7 +442,17 @@ def real_set(text: str) -> RealSet | None:
         return _without(text)
     form = structure_of(text)
     if form and form.kind == "list":
-        return _of_alternatives(form.elements)
+        if len(form.elements) > _MOST:
+            return None
+        relations = map(relation_of, form.elements)
+        parts = [_of_inequality(one) if one else None for one in relations]
+        sets = [part for part in parts if part]
+        if len(sets) < len(form.elements) or len({part.name for part in sets}) != 1:
+            return None
+        united = _united(sets)
+        if len(united.pieces) == sum(len(part.pieces) for part in sets):
+            return RealSet(united.pieces, sets[0].name)
+        return _intersection(sets)
     if relation := relation_of(text):
         return None if len(split_top(text, "[,;]")[0]) > 1 else _of_inequality(relation)
     if form is None:
@@ -506,19 +516,6 @@ def _without(text: str) -> RealSet | None:
         [*(IntervalEnd(value, -1) for value in values), _HIGHEST],
     )
     return _intersection([base, RealSet(tuple(map(Interval, lows, highs)))])
-
-
-def _of_alternatives(elements: tuple[str, ...]) -> RealSet | None:
-    if len(elements) > _MOST:
-        return None
-    parts = [_of_inequality(found) if (found := relation_of(element)) else None for element in elements]
-    sets = [part for part in parts if part]
-    if len(sets) < len(elements) or len({part.name for part in sets}) != 1:
-        return None
-    united = _united(sets)
-    if len(united.pieces) == sum(len(part.pieces) for part in sets):
-        return RealSet(united.pieces, sets[0].name)
-    return _intersection(sets)
 
 
 def _of_inequality(relation: Relation) -> RealSet | None:

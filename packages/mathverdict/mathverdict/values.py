@@ -89,7 +89,15 @@ def _unsuffixed(text: str) -> PlainNumber | None:
             return None
         return PlainNumber(mantissa * Fraction(10) ** exponent, True)
     if found := _FRACTION.fullmatch(text) or _SLASH.fullmatch(text):
-        return _ratio(found.groupdict())
+        groups = found.groupdict()
+        texts = groups["top"] or groups.get("t") or "", groups["bottom"] or groups.get("b") or ""
+        if not all(map(_DECIMAL.fullmatch, texts)) or (bottom := _decimal(texts[1])) == 0:
+            return None
+        value = _decimal(texts[0]) / bottom
+        if groups["whole"] and not 0 <= value < 1:
+            return None
+        value += int(groups["whole"] or 0)
+        return PlainNumber(-value if groups["sign"] == "-" else value, False)
     if found := _RECURRING.fullmatch(text):
         tail = Fraction(int(found["period"]), (10 ** len(found["period"]) - 1) * 10 ** len(found["places"]))
         return PlainNumber(_decimal(found["fixed"]) + (-tail if text.startswith("-") else tail), False)
@@ -98,17 +106,6 @@ def _unsuffixed(text: str) -> PlainNumber | None:
 
 def _decimal(text: str) -> Fraction:
     return Fraction(re.sub(r"[\s,_]", "", text).removesuffix("."))
-
-
-def _ratio(groups: dict[str, str | None]) -> PlainNumber | None:
-    texts = groups["top"] or groups.get("t") or "", groups["bottom"] or groups.get("b") or ""
-    if not all(map(_DECIMAL.fullmatch, texts)) or (bottom := _decimal(texts[1])) == 0:
-        return None
-    value = _decimal(texts[0]) / bottom
-    if groups["whole"] and not 0 <= value < 1:
-        return None
-    value += int(groups["whole"] or 0)
-    return PlainNumber(-value if groups["sign"] == "-" else value, False)
 
 
 def same_number(left: PlainNumber, right: PlainNumber) -> bool:
@@ -267,10 +264,29 @@ class _Evaluator:
                 raise Undefined("infinity")
             return {"pi": +mp.pi, "e": +mp.e, "i": mp.mpc(0, 1)}[node.name]
         if node.kind in {"sum", "prod"}:
-            return self._series(node)
+            low, high = (self.value(arg) for arg in node.args[:2])
+            whole = all(isinstance(end, Fraction) and end.denominator == 1 for end in (low, high))
+            if not whole or high - low > _MAX_TERMS:
+                raise Undecidable("the bounds of a sum")
+            outside, step = self._point, Node("add" if node.kind == "sum" else "multiply")
+            total: Value = Fraction(int(node.kind == "prod"))
+            for index in range(int(low), int(high) + 1):
+                self._point = {**outside, node.name: Fraction(index)}
+                total = self._applied(step, [total, self.value(node.args[2])])
+            self._point = outside
+            return total
         args = [self.value(arg) for arg in node.args]
         if node.kind == "opaque":
-            return self._opaque(node.name, args)
+            # A number that depends on the name and the arguments, and on the order of these unless it does not matter.
+            seed = sum(ord(char) * 31**index for index, char in enumerate(node.name)) % 9973 + 1
+            total = mp.mpf(seed)
+            for place, arg in enumerate(args):
+                number = self._real(arg)
+                total += (
+                    mp.sin(self._small(number, 64) * seed / 7 + (0 if node.name in {"cap", "cup"} else place))
+                    + number / 3
+                )
+            return total
         return self._applied(node, args)
 
     def _applied(self, node: Node, args: list[Value]) -> Value:
@@ -280,38 +296,7 @@ class _Evaluator:
                 return exactly(*args)
             except Inexact:
                 pass
-        return self._roughly(node, [self._real(arg) for arg in args])
-
-    def _real(self, value: Value) -> Value:
-        if not isinstance(value, Fraction):
-            return value
-        if (size := bits(value)) > 64:
-            self.lost += size
-        return real(value)
-
-    def _series(self, node: Node) -> Value:
-        low, high = (self.value(arg) for arg in node.args[:2])
-        whole = all(isinstance(end, Fraction) and end.denominator == 1 for end in (low, high))
-        if not whole or high - low > _MAX_TERMS:
-            raise Undecidable("the bounds of a sum")
-        outside, step = self._point, Node("add" if node.kind == "sum" else "multiply")
-        total: Value = Fraction(int(node.kind == "prod"))
-        for index in range(int(low), int(high) + 1):
-            self._point = {**outside, node.name: Fraction(index)}
-            total = self._applied(step, [total, self.value(node.args[2])])
-        self._point = outside
-        return total
-
-    def _opaque(self, name: str, args: list[Value]) -> Value:
-        """A number that depends on the name and the arguments, and on the order of these unless it does not matter."""
-        seed = sum(ord(char) * 31**index for index, char in enumerate(name)) % 9973 + 1
-        total = mp.mpf(seed)
-        for place, arg in enumerate(args):
-            number = self._real(arg)
-            total += mp.sin(self._small(number, 64) * seed / 7 + (0 if name in {"cap", "cup"} else place)) + number / 3
-        return total
-
-    def _roughly(self, node: Node, args: list[Value]) -> Value:
+        args = [self._real(arg) for arg in args]
         if node.kind == "add":
             return self._sum(args)
         if node.kind in _SIMPLE:
@@ -330,6 +315,13 @@ class _Evaluator:
         for arg in args if node.name not in {"ln", "log", "lg", "abs", "max", "min"} else ():
             self._small(arg, limit)
         return _ROUGH[node.name](*args)
+
+    def _real(self, value: Value) -> Value:
+        if not isinstance(value, Fraction):
+            return value
+        if (size := bits(value)) > 64:
+            self.lost += size
+        return real(value)
 
     def _sum(self, args: list[Value]) -> Value:
         total = mp.mpf(0)

@@ -399,7 +399,13 @@ def _same_structure(form: Structure, other: Structure, depth: int) -> bool:
         rows, others = ([row_elements(row) for row in side.elements] for side in (form, other))
         return len(rows) == len(others) and all(_ordered(*pair, depth) for pair in zip(rows, others, strict=True))
     if "matrix" in kinds:
-        return _same_vector(form, other, depth)
+        matrix, vector = (form, other) if form.kind == "matrix" else (other, form)
+        rows = [row_elements(row) for row in matrix.elements]
+        if vector.kind not in {"()", "[]", "list"} or not (len(rows) == 1 or all(len(row) == 1 for row in rows)):
+            return False
+        cells = [cell for row in rows for cell in row]
+        left, right = (cells, _in_order(vector)) if matrix is form else (_in_order(vector), cells)
+        return _ordered(left, right, depth)
     if form.kind == other.kind or kinds == {"{}", "list"}:
         if are_strings(form.elements) or are_strings(other.elements):
             return form.elements == other.elements if "()" in kinds else sorted(form.elements) == sorted(other.elements)
@@ -456,16 +462,6 @@ def _distinct(elements: Sequence[str], depth: int) -> list[str]:
         if not any(equal(known, element, depth + 1) for known in kept):
             kept.append(element)
     return kept
-
-
-def _same_vector(form: Structure, other: Structure, depth: int) -> bool:
-    matrix, vector = (form, other) if form.kind == "matrix" else (other, form)
-    rows = [row_elements(row) for row in matrix.elements]
-    if vector.kind not in {"()", "[]", "list"} or not (len(rows) == 1 or all(len(row) == 1 for row in rows)):
-        return False
-    cells = [cell for row in rows for cell in row]
-    left, right = (cells, _in_order(vector)) if matrix is form else (_in_order(vector), cells)
-    return _ordered(left, right, depth)
 
 
 def _compare_single(gold: str, given: str, depth: int) -> Comparison:

@@ -238,7 +238,8 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[TaskReport]
     from opencode_runs.progress import Progress  # which reads all variables as it is imported
 
     env = CheckEnv(config)
-    digest = _digest(options, config)
+    parts = [options.repeats, options.gold, config.agent.model_dump_json(), config.taskset.task.model_dump_json()]
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
     results = SavedReports(options.results) if options.results else None
     reports: dict[int, TaskReport] = {}
     progress = Progress("checking", 0, "tasks")
@@ -269,11 +270,6 @@ async def _checked(options: argparse.Namespace, config: Any) -> list[TaskReport]
         progress.close()
         await env.stop()
     return [reports[number] for number in sorted(reports)]
-
-
-def _digest(options: argparse.Namespace, config: Any) -> str:
-    parts = [options.repeats, options.gold, config.agent.model_dump_json(), config.taskset.task.model_dump_json()]
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 async def _report(env: CheckEnv, task: Task[Any, Any, Any], options: argparse.Namespace, digest: str) -> TaskReport:

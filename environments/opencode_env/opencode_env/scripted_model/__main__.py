@@ -40,35 +40,6 @@ examples:
 """
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m opencode_env.scripted_model",
-        description=f"An OpenAI-compatible model server that plays scripts ({LABEL}). "
-        "It prints its URL when it is ready and ends on SIGTERM or SIGINT.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (default)")
-    parser.add_argument("--port-file", type=Path, help="file to write the port to, once it answers")
-    parser.add_argument(
-        "--policy",
-        choices=["samples", "worlds", "tools"],
-        default="samples",
-        help="what answers when no --script is given (default: samples)",
-    )
-    parser.add_argument("--tools", default="*", help="policy tools: pattern of the tools that it calls (default: all)")
-    parser.add_argument("--turns", type=int, default=10, help="policy tools: calls of a conversation (default: 10)")
-    parser.add_argument("--script", type=Path, help="JSON file of fixed scripts, instead of a policy")
-    parser.add_argument("--faults", type=Path, help="JSON file: faults by turn (from 0) of every conversation")
-    parser.add_argument(
-        "--success-rate", type=float, default=0.7, help="share of solved rollouts (default: %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the outcomes (default: %(default)s)")
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds before every answer (default: 0)")
-    return parser
-
-
 def _policy(options: argparse.Namespace) -> Policy:
     policy: Policy
     if options.script is not None:
@@ -106,7 +77,31 @@ async def _serve(options: argparse.Namespace, policy: Policy) -> None:
 
 def main() -> None:
     """Run until a signal; exit code 2 for bad options or files, 1 when the address is taken."""
-    parser = _parser()
+    parser = argparse.ArgumentParser(
+        prog="python -m opencode_env.scripted_model",
+        description=f"An OpenAI-compatible model server that plays scripts ({LABEL}). "
+        "It prints its URL when it is ready and ends on SIGTERM or SIGINT.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one (default)")
+    parser.add_argument("--port-file", type=Path, help="file to write the port to, once it answers")
+    parser.add_argument(
+        "--policy",
+        choices=["samples", "worlds", "tools"],
+        default="samples",
+        help="what answers when no --script is given (default: samples)",
+    )
+    parser.add_argument("--tools", default="*", help="policy tools: pattern of the tools that it calls (default: all)")
+    parser.add_argument("--turns", type=int, default=10, help="policy tools: calls of a conversation (default: 10)")
+    parser.add_argument("--script", type=Path, help="JSON file of fixed scripts, instead of a policy")
+    parser.add_argument("--faults", type=Path, help="JSON file: faults by turn (from 0) of every conversation")
+    parser.add_argument(
+        "--success-rate", type=float, default=0.7, help="share of solved rollouts (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the outcomes (default: %(default)s)")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before every answer (default: 0)")
     options = parser.parse_args()
     try:
         policy = _policy(options)

@@ -449,7 +449,10 @@ class ScriptedModel:
             message = f"not a chat-completions request: {error}"
             return web.json_response(wire.error_body(message, "BadRequestError", 400), status=400)
         finally:
-            await self._keep(record)
+            if self._record:
+                async with self._arrived:
+                    self.requests.append(record)
+                    self._arrived.notify_all()
         prompt_tokens = tokens_of(request.characters)
         if self._window is not None and prompt_tokens > self._window:
             record.outcome = RequestOutcome.REFUSED
@@ -464,12 +467,6 @@ class ScriptedModel:
         if self._delay:
             await asyncio.sleep(self._delay)
         return await self._performance(request, reply, prompt_tokens).play(http)
-
-    async def _keep(self, record: RecordedRequest) -> None:
-        if self._record:
-            async with self._arrived:
-                self.requests.append(record)
-                self._arrived.notify_all()
 
     def _performance(self, request: ChatRequest, reply: Reply, prompt_tokens: int) -> PlannedReply:
         faults = self._attempts.faults_of(request, reply)

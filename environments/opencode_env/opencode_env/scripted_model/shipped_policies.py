@@ -314,7 +314,11 @@ def value_of(schema: Any, source: random.Random, root: Schema | None = None, dep
         kind = source.choice(kind)
     match kind:
         case "object":
-            return _object(schema, source, root, depth)
+            properties, required = schema.get("properties", {}), schema.get("required", ())
+            names = [name for name in properties if name in required or (depth < _DEEPEST and source.random() < 1 / 2)]
+            names += [name for name in required if name not in properties]
+            more = schema.get("additionalProperties")
+            return {name: value_of(properties.get(name, more), source, root, depth + 1) for name in names}
         case "array":
             return _array(schema, source, root, depth)
         case "integer" | "number":
@@ -323,7 +327,8 @@ def value_of(schema: Any, source: random.Random, root: Schema | None = None, dep
             return source.random() < 1 / 2
         case "null":
             return None
-    return _text(schema, source)
+    word = _FORMATS.get(schema.get("format", "")) or source.choice(_WORDS)
+    return word.ljust(schema.get("minLength", 0), "a")[: schema.get("maxLength")]
 
 
 def _whole(schema: Any, root: Schema) -> Schema:
@@ -363,14 +368,6 @@ def _kind_of(schema: Schema) -> str:
     return next((kind for kind, words in kinds.items() if schema.keys() & set(words)), "string")
 
 
-def _object(schema: Schema, source: random.Random, root: Schema, depth: int) -> dict[str, Any]:
-    properties, required = schema.get("properties", {}), schema.get("required", ())
-    names = [name for name in properties if name in required or (depth < _DEEPEST and source.random() < 1 / 2)]
-    names += [name for name in required if name not in properties]
-    more = schema.get("additionalProperties")
-    return {name: value_of(properties.get(name, more), source, root, depth + 1) for name in names}
-
-
 def _array(schema: Schema, source: random.Random, root: Schema, depth: int) -> list[Any]:
     first = schema.get("prefixItems", [])
     least = max(schema.get("minItems", 0), 0)
@@ -398,11 +395,6 @@ def _number(schema: Schema, source: random.Random, *, whole: bool) -> float:
     first += first == schema.get("exclusiveMinimum")
     last -= last == schema.get("exclusiveMaximum")
     return source.randint(first, max(first, min(last, first + _RANGE)))
-
-
-def _text(schema: Schema, source: random.Random) -> str:
-    word = _FORMATS.get(schema.get("format", "")) or source.choice(_WORDS)
-    return word.ljust(schema.get("minLength", 0), "a")[: schema.get("maxLength")]
 
 
 @dataclass(frozen=True)

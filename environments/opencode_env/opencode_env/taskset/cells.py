@@ -237,10 +237,6 @@ def read_question(row: Row, key: str) -> Question:
         return Question(value)
     if not isinstance(value, list):
         row.refuse(key, f"must be text or a list of messages, not {type(value).__name__}")
-    return _from_messages(row, key, value)
-
-
-def _from_messages(row: Row, key: str, value: list[object]) -> Question:
     try:
         messages = _MESSAGES.validate_python([given_fields(entry) for entry in value])
     except ValidationError as error:

@@ -121,8 +121,18 @@ def join(name: str, runs: Sequence[Path], output: Path, options: JoinOptions) ->
     prefixes = _column_prefixes(sources, options)
     tasks = RatedTasks(rating, sources, prefixes, options)
     columns: list[str] = tasks.figures.column_names
-    _check_columns(dataset, columns, options)
-    schema = _extended(dataset.schema, tasks.figures.schema, _provenance(name, rating, sources, prefixes))
+    if len(set(columns)) < len(columns):
+        raise BadInputError("two models give the same column prefix: join them one by one with --model")
+    taken = [column for column in columns if column in dataset.schema.names]
+    if taken and not options.replace_columns:
+        raise BadInputError(
+            f"the dataset already has the columns {', '.join(taken)}: replace them with --replace-columns, "
+            "or write others with --per-model"
+        )
+    about = _provenance(name, rating, sources, prefixes)
+    metadata = _with_features(dataset.schema.metadata or {}, tasks.figures.schema) | {METADATA_KEY: about.encode()}
+    kept = [own for own in dataset.schema if own.name not in columns]
+    schema = pa.schema([*kept, *tasks.figures.schema], metadata=metadata)
     mixtures = [line for source in sources for line in rating.sources[source].mixtures(source.model)]
     figures = JoinFigures(output=output, columns=columns, notes=[*dataset.notes, *mixtures], runs=rating.runs)
     with replacing([output]) as (temporary,), pq.ParquetWriter(temporary, schema) as writer:
@@ -421,24 +431,6 @@ def _column_prefixes(sources: Sequence[AttemptSource], options: JoinOptions) -> 
     names = [f"{source.env}_{source.model}" if several else source.model for source in sources]
     # Dots would read as nested columns.
     return [re.sub(r"[^0-9A-Za-z-]+", "_", name).strip("_") + "_" for name in names]
-
-
-def _check_columns(dataset: Dataset, columns: list[str], options: JoinOptions) -> None:
-    if len(set(columns)) < len(columns):
-        raise BadInputError("two models give the same column prefix: join them one by one with --model")
-    taken = [column for column in columns if column in dataset.schema.names]
-    if taken and not options.replace_columns:
-        raise BadInputError(
-            f"the dataset already has the columns {', '.join(taken)}: replace them with --replace-columns, "
-            "or write others with --per-model"
-        )
-
-
-def _extended(schema: pa.Schema, added: pa.Schema, about: str) -> pa.Schema:
-    """`schema` with the columns of `added` at its end (replacing any of the same name) and `about` as metadata."""
-    fields = [own for own in schema if own.name not in added.names]
-    metadata = _with_features(schema.metadata or {}, added) | {METADATA_KEY: about.encode()}
-    return pa.schema([*fields, *added], metadata=metadata)
 
 
 def _with_features(metadata: dict[bytes, bytes], added: pa.Schema) -> dict[bytes, bytes]:

@@ -166,13 +166,6 @@ def _found_in(config: AppConfig, directory: Path) -> _Found:
         yield ("global_docker_options", name), message
     for name, api in (config.global_remote_apis or {}).items():
         yield from _api(api, ("global_remote_apis", name))
-    yield from _names(config)
-    for index, backend in enumerate(config.backends):
-        for place, message in _backend(backend, config, directory):
-            yield ("backends", index, *place), message
-
-
-def _names(config: AppConfig) -> _Found:
     first: dict[str, int] = {}
     for index, backend in enumerate(config.backends):
         earlier = first.setdefault(tool_prefix(backend.backend_name_ref), index)
@@ -180,6 +173,9 @@ def _names(config: AppConfig) -> _Found:
             other = config.backends[earlier].backend_name_ref
             told = f"is too like {other!r}, the name of backends[{earlier}], for tools to tell them apart; rename one"
             yield ("backends", index, "backend_name_ref"), told
+    for index, backend in enumerate(config.backends):
+        for place, message in _backend(backend, config, directory):
+            yield ("backends", index, *place), message
 
 
 def _backend(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:
@@ -190,7 +186,19 @@ def _backend(backend: BackendServerConfig, config: AppConfig, directory: Path) -
                 told = f"means nothing with orchestration_mode {mode.value!r}; take it away, or change the mode"
                 yield (field,), told
     yield from _KINDS[mode][0](backend, config, directory)
-    yield from _template(backend, directory)
+    template = backend.template_data_path_host
+    if template is None:
+        return
+    if backend.orchestration_mode in (Orchestration.REMOTE_HTTP_API, Orchestration.REMOTE_URL):
+        yield ("template_data_path_host",), "is of this machine, and the server is not"
+    elif not host_path(template, directory).is_dir():
+        yield ("template_data_path_host",), f"{host_path(template, directory)} is not a directory"
+    elif (
+        backend.orchestration_mode is Orchestration.LOCAL_DOCKER
+        and backend.container_template_data_path is None
+        and backend.backend_type != "filesystem"
+    ):
+        yield ("template_data_path_host",), "needs container_template_data_path: where the container sees its copy"
 
 
 def _container(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _Found:
@@ -283,22 +291,6 @@ def server_of(
             return nullcontext(remote_url(backend))
         case Orchestration.REMOTE_HTTP_API:
             return remote_instance(backend, file, call_timeout, session, leftovers)
-
-
-def _template(backend: BackendServerConfig, directory: Path) -> _Found:
-    template = backend.template_data_path_host
-    if template is None:
-        return
-    if backend.orchestration_mode in (Orchestration.REMOTE_HTTP_API, Orchestration.REMOTE_URL):
-        yield ("template_data_path_host",), "is of this machine, and the server is not"
-    elif not host_path(template, directory).is_dir():
-        yield ("template_data_path_host",), f"{host_path(template, directory)} is not a directory"
-    elif (
-        backend.orchestration_mode is Orchestration.LOCAL_DOCKER
-        and backend.container_template_data_path is None
-        and backend.backend_type != "filesystem"
-    ):
-        yield ("template_data_path_host",), "needs container_template_data_path: where the container sees its copy"
 
 
 def _api(api: RemoteApiConfig, place: _Place) -> _Found:

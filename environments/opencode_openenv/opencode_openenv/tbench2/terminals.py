@@ -98,7 +98,14 @@ class Terminals:
         """Run a command with bash to its end, standard input empty, for at most `seconds`."""
         argv = ["bash", "-c", "exec </dev/null; " + await self._text(command)]
         if not abilities_of(self._runtime).can_end_agent:
-            return await self._run_elsewhere(command, argv, seconds)
+            # Killing a process would not end all that it started.
+            mark, started = uuid.uuid4().hex, time.monotonic()
+            argv, limit = ["timeout", "-k", "2", f"{seconds:g}", *argv], seconds + 10.0
+            result = await run_for(self._runtime, argv, limit, "the command could not be run", {MARK_VARIABLE: mark})
+            if time.monotonic() - started < seconds or result.exit_code not in (OUT_OF_TIME, 137, 143):
+                return CommandOutput(shortened(result.stdout + result.stderr), result.exit_code)
+            await end_marked(self._runtime, mark, command)
+            return CommandOutput(shortened(result.stdout), None)
         live, code = _Live(await start_process(self._runtime, argv, {})), None
         try:
             code = await live.ended(seconds)
@@ -106,16 +113,6 @@ class Terminals:
             if code is None:
                 await live.end()
         return CommandOutput(live.take(), code)
-
-    async def _run_elsewhere(self, command: str, argv: list[str], seconds: float) -> CommandOutput:
-        """Run it where killing a process does not end all that it started."""
-        mark, started = uuid.uuid4().hex, time.monotonic()
-        argv, limit = ["timeout", "-k", "2", f"{seconds:g}", *argv], seconds + 10.0
-        result = await run_for(self._runtime, argv, limit, "the command could not be run", {MARK_VARIABLE: mark})
-        if time.monotonic() - started < seconds or result.exit_code not in (OUT_OF_TIME, 137, 143):
-            return CommandOutput(shortened(result.stdout + result.stderr), result.exit_code)
-        await end_marked(self._runtime, mark, command)
-        return CommandOutput(shortened(result.stdout), None)
 
     async def start(self, name: str, command: str) -> None:
         """Start a live session, unless one of that name lives or there are too many."""

@@ -328,6 +328,8 @@ def _trace(trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
     for node in trace.nodes:
         nodes.append(_node(node, shown=room > 0))
         room -= len(node.token_ids)
+    offered: Any = trace.tools or next((node.tools for node in trace.nodes if node.tools), [])
+    tools = [tool for tool in offered if isinstance(tool, dict)] if isinstance(offered, list) else []
     info = trace.info
     if isinstance(info, dict):
         info = {name: value for name, value in info.items() if name != "logprobs"}  # which stand in `kept`
@@ -338,7 +340,8 @@ def _trace(trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
         "rewards": {name: reward.model_dump() if reward else None for name, reward in trace.rewards.items()},
         "metrics": trace.metrics, "info": info, "timing": trace.timing,
         "errors": [error.model_dump() for error in trace.errors],
-        "tools": _tools(trace), "calls": [_call(call) for call in trace.calls], "nodes": nodes,
+        "tools": [{"name": tool.get("name"), "description": tool.get("description")} for tool in tools],
+        "calls": [_call(call) for call in trace.calls], "nodes": nodes,
         "paths": paths, "samples": samples, "stories": stories,
         "kept": [kept.model_dump() for kept in trace.kept or ()],
         "wrong_types": trace.wrong_types or None,
@@ -363,12 +366,6 @@ def _stories(trace: TraceRecord, paths: list[tuple[int, ...]]) -> list[list[dict
         seen.update(nodes)
         told.setdefault(conversation, []).append({"kind": part.kind, "branch": branch, "nodes": nodes})
     return list(told.values())
-
-
-def _tools(trace: TraceRecord) -> list[Any]:
-    found: Any = trace.tools or next((node.tools for node in trace.nodes if node.tools), [])
-    tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
-    return [{"name": tool.get("name"), "description": tool.get("description")} for tool in tools]
 
 
 def _call(call: CallRecord) -> dict[str, Any]:

@@ -17,16 +17,6 @@ _SHARED = "/run/agent-code"
 _LENGTH_BYTES = 8
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser("run-agent-code", description="Run agent code apart from this command.")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
-    parser.add_argument("--max-output", type=int, default=1 << 20, metavar="BYTES")
-    parser.add_argument("--stdin", type=Path, metavar="FILE")
-    parser.add_argument("--status", type=Path, metavar="FILE")
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    return parser.parse_args()
-
-
 def _ask(request: object) -> dict[str, str]:
     data = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as connection:
@@ -42,7 +32,13 @@ def _ask(request: object) -> dict[str, str]:
 
 
 def main() -> int:
-    options = _arguments()
+    parser = argparse.ArgumentParser("run-agent-code", description="Run agent code apart from this command.")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--max-output", type=int, default=1 << 20, metavar="BYTES")
+    parser.add_argument("--stdin", type=Path, metavar="FILE")
+    parser.add_argument("--status", type=Path, metavar="FILE")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
     argv = options.command[1:] if options.command[:1] == ["--"] else options.command
     try:
         stdin = options.stdin.read_bytes().decode(errors="surrogateescape") if options.stdin else ""

@@ -194,19 +194,16 @@ class Channel:
             if not message.fields:
                 self.close()
                 return
-            self._dispatch(message)
-
-    def _dispatch(self, message: messages.Message) -> None:
-        identifier, status, text = message.fields
-        self.process_one = message.sender
-        future = self._pending.pop(identifier, None)
-        if future is None or future.done():
-            _close_all(message.fds)
-        elif status not in (b"ok", b"ready"):
-            kind = _Busy if status == b"busy" else SandboxError
-            future.set_exception(kind(text.decode(errors="replace")))
-        else:
-            future.set_result(ChannelReply(text.decode(errors="replace"), tuple(message.fds)))
+            identifier, status, text = message.fields
+            self.process_one = message.sender
+            future = self._pending.pop(identifier, None)
+            if future is None or future.done():
+                _close_all(message.fds)
+            elif status not in (b"ok", b"ready"):
+                kind = _Busy if status == b"busy" else SandboxError
+                future.set_exception(kind(text.decode(errors="replace")))
+            else:
+                future.set_result(ChannelReply(text.decode(errors="replace"), tuple(message.fds)))
 
     def close(self) -> None:
         """Close the socket, which ends the sandbox, and fail what is pending; idempotent, on the event loop."""

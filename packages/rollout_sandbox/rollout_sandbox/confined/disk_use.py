@@ -52,15 +52,11 @@ def _stat(path: str) -> Iterator[os.stat_result]:
 def _open(pid: int) -> Iterator[os.stat_result]:
     """Yield what a process has open; its threads may have tables of their own."""
     for number, thread in enumerate(sorted(_listed(f"/proc/{pid}/task"), key=int)):
-        if number and _same_table(pid, int(thread)):
-            continue
+        if number and _KCMP and ctypes.CDLL(None).syscall(_KCMP, pid, int(thread), _KCMP_FILES, 0, 0) == 0:
+            continue  # the same table
         table = f"/proc/{pid}/task/{thread}/fd"
         for name in _listed(table):
             yield from _stat(f"{table}/{name}")
-
-
-def _same_table(pid: int, thread: int) -> bool:
-    return _KCMP is not None and ctypes.CDLL(None).syscall(_KCMP, pid, thread, _KCMP_FILES, 0, 0) == 0
 
 
 def _mapped(pid: int) -> Iterator[os.stat_result]:

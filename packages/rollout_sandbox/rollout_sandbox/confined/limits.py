@@ -116,19 +116,17 @@ class SandboxLimits:
     @contextlib.contextmanager
     def settings(self) -> Iterator[dict[str, Any]]:
         """Give the arguments of the supervisor's `CommandLimits`, whose descriptors are open within this context."""
+        release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+        counted_apart = self.user is not None or release >= _COUNTED_BY_NAMESPACE
         with self.group.entries() if self.group else contextlib.nullcontext(_NO_ENTRIES) as (groups, groups_alone):
             yield {
-                "processes": self._processes(),
+                "processes": self._options.max_processes if counted_apart else None,
                 "open_files": self._open_files(),
                 "file_bytes": self._options.max_disk,
                 "groups": groups,
                 "groups_alone": groups_alone,
                 "memory_bytes": None if self.group and self.group.limits_memory else self._options.max_memory,
             }
-
-    def _processes(self) -> int | None:
-        release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
-        return self._options.max_processes if self.user is not None or release >= _COUNTED_BY_NAMESPACE else None
 
     def _open_files(self) -> int | None:
         """Less than what this process or the sandbox's process 1 has: the kernel counts descriptors in flight by user,

@@ -294,7 +294,17 @@ class NetworkRelays:
         if not host or port is None:
             return url
         if (host, port) not in self._inward:
-            self._inward[host, port] = self._listen_inside(host, port)
+            (fd,) = self._channel.request_blocking("socket").fds
+            listener = socket.socket(fileno=fd)
+            address = self._address_of(host)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((address, port))
+            except OSError:  # taken by a program inside
+                listener.bind((address, 0))
+            listener.listen()
+            self._relays.append(Relay(listener, partial(_connect, host, port), f"{host}:{port}", idle=IDLE_SECONDS))
+            self._inward[host, port] = int(listener.getsockname()[1])
         return _with_authority(parts, _host_inside(host), self._inward[host, port])
 
     def outside(self, url: str) -> str:
@@ -304,19 +314,6 @@ class NetworkRelays:
             if inside == parts.port and parts.hostname == _host_inside(host):
                 return _with_authority(parts, host, port)
         return url
-
-    def _listen_inside(self, host: str, port: int) -> int:
-        (fd,) = self._channel.request_blocking("socket").fds
-        listener = socket.socket(fileno=fd)
-        address = self._address_of(host)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((address, port))
-        except OSError:  # taken by a program inside
-            listener.bind((address, 0))
-        listener.listen()
-        self._relays.append(Relay(listener, partial(_connect, host, port), f"{host}:{port}", idle=IDLE_SECONDS))
-        return int(listener.getsockname()[1])
 
     def _address_of(self, host: str) -> str:
         if _is_local_name(host) or _address(host) is not None:

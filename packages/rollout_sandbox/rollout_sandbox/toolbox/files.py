@@ -82,7 +82,14 @@ def pack_directory(directory: Path) -> str:
     ):
         for path in _members(directory):
             member = archive.gettarinfo(path, path.relative_to(directory).as_posix())
-            _require_plain(member, path)
+            if member.islnk():  # a second name of a file that is packed already: packed once more
+                member.type, member.linkname, member.size = tarfile.REGTYPE, "", path.stat().st_size
+            if member.issym():
+                inside = os.path.normpath(PurePosixPath(member.name).parent / member.linkname)
+                if member.linkname.startswith("/") or inside.split("/")[0] == "..":
+                    raise ValueError(f"{path} is a link to {member.linkname}, which is outside of what is packed")
+            elif not (member.isreg() or member.isdir()):
+                raise ValueError(f"{path} is neither a file nor a directory")
             member.uid = member.gid = member.mtime = 0
             member.uname = member.gname = ""
             member.mode = 0o755 if member.isdir() or member.mode & 0o111 else 0o644
@@ -104,17 +111,6 @@ def _members(directory: Path) -> Iterator[Path]:
         yield found
         if found.is_dir() and not found.is_symlink():
             yield from _members(found)
-
-
-def _require_plain(member: tarfile.TarInfo, path: Path) -> None:
-    if member.islnk():  # a second name of a file that is packed already: packed once more
-        member.type, member.linkname, member.size = tarfile.REGTYPE, "", path.stat().st_size
-    if member.issym():
-        inside = os.path.normpath(PurePosixPath(member.name).parent / member.linkname)
-        if member.linkname.startswith("/") or inside.split("/")[0] == "..":
-            raise ValueError(f"{path} is a link to {member.linkname}, which is outside of what is packed")
-    elif not (member.isreg() or member.isdir()):
-        raise ValueError(f"{path} is neither a file nor a directory")
 
 
 async def unpack_new(runtime: vf.Runtime, packed: str, directory: str, error: type[vf.RolloutError]) -> None:

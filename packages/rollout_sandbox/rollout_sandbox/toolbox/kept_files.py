@@ -159,7 +159,8 @@ def _planned(entries: list[list[Any]], before: Path | None, most: int) -> tuple[
     sizes = [one[4] for one in entries if one[1] == "f"]
     if (counted := sum(max(size, FILE_BYTES) for size in sizes)) > most:
         raise NotKept(f"the sandbox's {len(sizes)} files count {counted} bytes, more than {most}")
-    known = {} if before is None else _known(before)
+    files_before = [] if before is None else [one for one in entries_of(before) if one[1] == "f"]
+    known = {one[0]: (one[4], one[5], one[6]) for one in files_before}
     wanted: list[int] = []
     links: list[tuple[str, str]] = []
     for number, one in enumerate(entries):
@@ -253,10 +254,6 @@ def _printable(reason: str) -> str:
     """A reason as a terminal may show it: what the agent has named can hold anything, at any length."""
     shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in whole_text(reason))
     return shown if len(shown) <= _MOST_REASON else f"{shown[:100]}…{shown[101 - _MOST_REASON :]}"
-
-
-def _known(before: Path) -> dict[str, tuple[int, str, str]]:
-    return {one[0]: (one[4], one[5], one[6]) for one in entries_of(before) if one[1] == "f"}
 
 
 def _finish(folder: Path, before: Path | None, links: Sequence[tuple[str, str]], entries: Sequence[list[Any]]) -> None:
