@@ -18,7 +18,6 @@ _PAGES = 4
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """An option for each field of `SearchOptions`."""
     parser = argparse.ArgumentParser("python -m opencode_search", description=__doc__)
     for field in fields(SearchOptions):
         name = f"--{field.name.replace('_', '-')}"
@@ -56,7 +55,6 @@ def make_server(options: SearchOptions) -> MCPServer:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until stdin ends."""
     make_server(SearchOptions(**vars(build_parser().parse_args(arguments)))).run("stdio")
 
 

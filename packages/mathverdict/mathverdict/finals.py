@@ -216,7 +216,9 @@ def finals_of_reply(text: str, question: str = "") -> FinalAnswers:
 
 def finals_of_file(text: str, question: str = "") -> FinalAnswers:
     """The final answer in a file: boxed, tagged, announced, or the file's few lines as they are."""
-    text = without_closing_words(text.lstrip("\ufeff").strip())
+    text = _PICTURES.sub("", text.lstrip("\ufeff").strip()).rstrip()
+    for _ in range(3):
+        text = text[:-_LONGEST] + _CLOSING_WORDS.sub("", text[-_LONGEST:])
     if not text:
         return FinalAnswers(reason="empty")
     if boxed := _final_boxes(text, question):
@@ -225,7 +227,8 @@ def finals_of_file(text: str, question: str = "") -> FinalAnswers:
         return _all_or_empty(marked)
     shown = displayed(text)
     text = displays_in_lines(text)
-    lines = clean_lines(text)
+    unfenced = (line.strip() for line in text.splitlines() if not _FENCE.match(line))
+    lines = list(filter(None, (_EMPHASIS.sub(r"\2", _HEADING.sub("", line)).strip() for line in unfenced)))
     if values := announced(lines):
         return _all_or_empty(values)
     if not lines:
@@ -412,14 +415,6 @@ def introduces(text: str) -> bool:
     )
 
 
-def without_closing_words(text: str) -> str:
-    """`text` without "I hope it is correct." and pictures behind it."""
-    text = _PICTURES.sub("", text).rstrip()
-    for _ in range(3):
-        text = text[:-_LONGEST] + _CLOSING_WORDS.sub("", text[-_LONGEST:])
-    return text
-
-
 def displays_in_lines(text: str) -> str:
     """`text` with every displayed formula in one line as `$…$`, at the end of the line that it completes."""
     first, *rest = _DISPLAY.split(text)
@@ -524,16 +519,6 @@ def _readings(value: str) -> tuple[str, ...]:
         # Of "$40 + $24 = $64" only the last amount needs its currency.
         found += [re.sub(r"\$(?=[\d.])", "", reading) for reading in found]
     return tuple(dict.fromkeys(found))
-
-
-def clean_lines(text: str) -> list[str]:
-    """The lines that are not empty and no code fence, without the marks of headings and emphasis."""
-    lines = [
-        _EMPHASIS.sub(r"\2", _HEADING.sub("", line.strip())).strip()
-        for line in text.splitlines()
-        if not _FENCE.match(line)
-    ]
-    return [line for line in lines if line]
 
 
 def announced(lines: list[str]) -> list[str]:

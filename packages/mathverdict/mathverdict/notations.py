@@ -161,7 +161,6 @@ class Notation(NamedTuple):
 
 
 def notation_of(text: str) -> Notation | None:
-    """The notation of the spelled `text`, if it has one."""
     if (found := _TIME.fullmatch(text)) and (found["minute"] or found["half"]) and int(found["hour"]) < 25:
         half = (found["half"] or "").lower()
         if int(found["minute"] or 0) < 60:
@@ -287,7 +286,6 @@ def same_progression(gold: str, given: str) -> bool | None:
 
 
 def progression_of(text: str) -> Progression | None:
-    """The progression that a text is, if it is one."""
     bare = bare_words(text).strip(" .")
     if found := _CONGRUENCE.fullmatch(bare):
         return _progression(int(found["step"]), int(found["rest"]), None)

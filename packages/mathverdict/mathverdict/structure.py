@@ -138,7 +138,6 @@ def relation_of(text: str) -> Relation | None:
 
 
 def tree_of(text: str) -> Node | None:
-    """The tree of a side, if it is an expression."""
     try:
         return read(text)
     except Unparsable:
@@ -188,7 +187,6 @@ def says(relation: Relation, gold: str, equal: Equal) -> bool:
 
 
 def same_relation(gold: Relation, given: Relation, equal: Equal) -> bool:
-    """Whether two relations state the same."""
     if gold.is_equation and given.is_equation:
         if gold.sides[0] == given.sides[0] and is_name(gold.sides[0]):
             return all(equal(gold.sides[-1], side) for side in given.sides[1:])
@@ -210,12 +208,8 @@ def _multiple(gold: Relation, given: Relation) -> int:
     return proportional(left, right) if symbols(left) == symbols(right) and symbols(left) else 0
 
 
-def leaves_work(gold: str, given: str) -> bool:
-    """Whether the spelled answer `given` leaves something to be worked out that the spelled reference does not."""
-    return not _left_open(given) <= _left_open(gold)
-
-
-def _left_open(text: str) -> set[str]:
+def left_open(text: str) -> set[str]:
+    """What a spelled text leaves to be worked out."""
     text = _AT_A_GLANCE.sub("0", _LEAST.sub("", text))
     found = {_KIND_OF.get(operation["name"], "derivative") for operation in _LEFT_TO_DO.finditer(text)}
     if r"\bmod" in _RESIDUE.sub("", text):

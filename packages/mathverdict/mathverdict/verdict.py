@@ -37,7 +37,7 @@ from .structure import (
     in_components,
     is_name,
     is_solved,
-    leaves_work,
+    left_open,
     real_set,
     relation_of,
     row_elements,
@@ -305,7 +305,7 @@ def _compare_formulas(reference: str, answer: str, free: frozenset[str], depth: 
     if max(len(gold), len(given)) > MAX_EXPRESSION_CHARS or depth > _MAX_DEPTH or not _whole(given):
         return Comparison(False, "text")
     gold, given = without_question(gold, given)
-    if leaves_work(gold, given):
+    if not left_open(given) <= left_open(gold):
         return Comparison(False, "unevaluated")
     if (amounts := same_parts(gold, given)) is not None:
         return Comparison(amounts, "quantity")

@@ -102,7 +102,6 @@ def changed_paths(before: Tree, after: Tree) -> tuple[list[str], list[str]]:
 
 
 def parents(path: str) -> Iterable[str]:
-    """The directories above a path."""
     parts = path.split("/")
     return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
 

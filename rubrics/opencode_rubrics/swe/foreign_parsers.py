@@ -48,7 +48,6 @@ def variable_of(family: str) -> str:
 
 
 def python_of(family: str) -> str:
-    """The Python that has the package of a family."""
     return os.environ.get(variable_of(family)) or sys.executable
 
 

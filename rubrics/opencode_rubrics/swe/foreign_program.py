@@ -62,7 +62,6 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer line by line."""
     out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         out.write(json.dumps(answer(json.loads(line))) + "\n")

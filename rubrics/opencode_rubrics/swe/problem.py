@@ -119,7 +119,6 @@ class SweProblem(BaseModel):
 
 
 def paths_of_patch(patch: str) -> set[str]:
-    """The files that a patch names."""
     found = {first or second for first, second in _FILE_OF_PATCH.findall(patch)}
     return {path.strip().strip('"') for path in found} - {"/dev/null", "dev/null"}
 

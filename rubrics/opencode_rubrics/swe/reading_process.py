@@ -183,7 +183,6 @@ def pack(head: Result, content: Result) -> bytes:
 
 
 def main(cpu_seconds: int) -> None:
-    """Answer requests until there are no more."""
     for kind, most in (
         (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_AS, MEMORY_BYTES),

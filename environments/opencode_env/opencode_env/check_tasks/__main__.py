@@ -179,7 +179,6 @@ _EPILOG = (
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command's own options."""
     usage = f"{_PROG} [DATASET] [options] [options of vf-eval]"
     parser = argparse.ArgumentParser(_PROG, usage=usage, description=__doc__, epilog=_EPILOG, allow_abbrev=False)
     parser.add_argument("--taskset", default="opencode-env", metavar="ID", help="the taskset (default %(default)s)")

@@ -378,12 +378,6 @@ class Script(BaseModel):
     repeat_last: bool = False
     """Whether the last step is played for ever, for an agent that never comes to an end."""
 
-    def plays_in(self, request: ChatRequest) -> bool:
-        """Whether this script answers the request."""
-        if self.model is not None and self.model != request.model:
-            return False
-        return not self.match or any(self.match in text for text in request.user_texts)
-
     def reply(self, request: ChatRequest) -> Reply:
         """The reply at the request's turn; after the last step a plain text that says so."""
         step = step_of(self.steps, request.assistant_messages())
@@ -431,6 +425,7 @@ class ScriptPolicy:
 
     def __call__(self, request: ChatRequest, /) -> Reply:
         for script in self.scripts:
-            if script.plays_in(request):
+            fits = script.model is None or script.model == request.model
+            if fits and (not script.match or any(script.match in text for text in request.user_texts)):
                 return script.reply(request)
         return Reply(text="I am a scripted model; none of my scripts matches this conversation.")

@@ -449,10 +449,7 @@ class ScriptedModel:
             message = f"not a chat-completions request: {error}"
             return web.json_response(wire.error_body(message, "BadRequestError", 400), status=400)
         finally:
-            if self._record:
-                async with self._arrived:
-                    self.requests.append(record)
-                    self._arrived.notify_all()
+            await self._keep(record)
         prompt_tokens = tokens_of(request.characters)
         if self._window is not None and prompt_tokens > self._window:
             record.outcome = RequestOutcome.REFUSED
@@ -467,6 +464,12 @@ class ScriptedModel:
         if self._delay:
             await asyncio.sleep(self._delay)
         return await self._performance(request, reply, prompt_tokens).play(http)
+
+    async def _keep(self, record: RecordedRequest) -> None:
+        if self._record:
+            async with self._arrived:
+                self.requests.append(record)
+                self._arrived.notify_all()
 
     def _performance(self, request: ChatRequest, reply: Reply, prompt_tokens: int) -> PlannedReply:
         faults = self._attempts.faults_of(request, reply)

@@ -128,7 +128,6 @@ def usage_chunk(envelope: ReplyFields) -> Json:
 
 
 def delta_of(envelope: ReplyFields, reply: Reply, piece: ReplyPiece) -> Json:
-    """The `delta` object of a piece."""
     if piece.kind is PieceKind.TOOL_CALL:
         function: Json = {"name": reply.tool_calls[piece.index].name, "arguments": ""}
         head: Json = {"index": piece.index, "type": "function", "function": function}
@@ -164,7 +163,6 @@ def error_body(message: str, kind: str, status: int) -> Json:
 
 
 def sse(event: Json) -> bytes:
-    """A JSON object as one server-sent event."""
     return b"data: " + json.dumps(event, separators=(",", ":")).encode() + b"\n\n"
 
 

@@ -150,18 +150,14 @@ def join_command(options: argparse.Namespace) -> None:
     answer = join(options.dataset, options.runs, options.output, chosen)
     warn(line for run in answer.runs for line in run.warnings())
     warn(join_warnings(answer))
-    print_answer(answer, join_text(answer), as_json=options.json)
-
-
-def join_text(figures: JoinFigures) -> str:
-    """Return what was written and how it matched, for a terminal."""
-    matched = figures.matched_by_key + figures.matched_by_id
-    return (
-        f"{figures.output}: {figures.rows:,} rows, {figures.rated_rows:,} of them rated\n"
-        f"matched: {matched:,} rows ({figures.matched_by_key:,} by key, {figures.matched_by_id:,} by id) "
-        f"with {figures.tasks - figures.unmatched_tasks.count:,} of {figures.tasks:,} tasks\n"
-        f"columns: {', '.join(figures.columns)}"
+    matched = answer.matched_by_key + answer.matched_by_id
+    told = (
+        f"{answer.output}: {answer.rows:,} rows, {answer.rated_rows:,} of them rated\n"
+        f"matched: {matched:,} rows ({answer.matched_by_key:,} by key, {answer.matched_by_id:,} by id) "
+        f"with {answer.tasks - answer.unmatched_tasks.count:,} of {answer.tasks:,} tasks\n"
+        f"columns: {', '.join(answer.columns)}"
     )
+    print_answer(answer, told, as_json=options.json)
 
 
 def join_warnings(figures: JoinFigures) -> list[str]:
@@ -178,11 +174,7 @@ def join_warnings(figures: JoinFigures) -> list[str]:
 
 
 def column_options(files: list[TraceFile], given: dict[str, str]) -> OpenCodeTasksetConfig:
-    """The taskset options that say which column means what: those of the runs' saved configs, then `given`.
-
-    Raises:
-        BadInputError: the runs read their datasets by different columns, or an option is unknown.
-    """
+    """The taskset options that say which column means what: those of the runs' saved configs, then `given`."""
     unknown = sorted(set(given) - set(OPTIONS))
     if unknown:
         raise BadInputError(f"--taskset {unknown[0]} is unknown; there are: {', '.join(OPTIONS)}")
@@ -224,10 +216,6 @@ def open_dataset(name: str, config: OpenCodeTasksetConfig) -> Dataset:
     """Open the local dataset `name`: a file, a folder, a glob, a folder saved by `datasets`, or our "samples".
 
     `config` says which split of a folder is meant, and in which column the form of numbers matters (the answers').
-
-    Raises:
-        BadInputError: nothing is there, or it cannot be read.
-        NothingUsableError: it has no rows.
     """
     path = Path(name).expanduser()
     if name == "samples" and not path.exists():

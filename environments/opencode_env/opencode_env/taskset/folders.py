@@ -139,11 +139,7 @@ class TaskToml(BaseModel, frozen=True, extra="ignore"):
 
 
 def read_declaration(folder: Path) -> TaskToml:
-    """The declaration of a task directory.
-
-    Raises:
-        DatasetError: it is not valid TOML, of wrong types, or asks for what there is not here.
-    """
+    """The declaration of a task directory."""
     path = folder / CONFIG_FILE
     try:
         declared = TaskToml.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
@@ -175,11 +171,7 @@ def _refused(declared: TaskToml) -> list[str]:
 
 
 def literal_variables(path: Path, section: str, given: dict[str, str]) -> dict[str, str]:
-    """The variables of a section, in which `${NAME:-default}` is its default.
-
-    Raises:
-        DatasetError: one asks for a variable of this machine, where keys are.
-    """
+    """The variables of a section, in which `${NAME:-default}` is its default."""
     found = {}
     for name, value in given.items():
         template = _TEMPLATE.fullmatch(value)
@@ -210,9 +202,6 @@ def refuse_compose(directory: Path) -> None:
     """Refuse a Compose file beside a task's Dockerfiles, unless the Dockerfile there copies it into its image.
 
     A Dockerfile that copies everything copies Harbor's own Compose file, too, which stays one.
-
-    Raises:
-        DatasetError: there is one.
     """
     for place in ("environment", "tests"):
         sources = list(_sources(directory / place / DOCKERFILE))

@@ -53,11 +53,7 @@ def split_of_file(path: Path) -> str:
 
 
 def pick_split(name: str, splits: Sequence[str], wanted: str | None) -> str:
-    """The split to use of those that dataset `name` has.
-
-    Raises:
-        DatasetError: `wanted` is not one of them, or none is wanted and it is not clear which is meant.
-    """
+    """The split to use of those that dataset `name` has."""
     if wanted is not None:
         for split in (wanted, _NAMES.get(wanted, wanted)):
             if split in splits:
@@ -344,16 +340,8 @@ class ArrowDataset(TablePart):
             yield min(size, len(table) - start), map(table.__getitem__, [slice(start, start + size)])
 
 
-def is_saved_dataset(folder: Path) -> bool:
-    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
-
-
 def open_saved_dataset(folder: Path, split: str | None) -> ArrowDataset:
-    """The saved dataset in `folder`, or its `split`.
-
-    Raises:
-        DatasetError: the folder cannot be read, or has no such split.
-    """
+    """The saved dataset in `folder`, or its `split`."""
     import datasets
 
     try:
@@ -366,20 +354,12 @@ def open_saved_dataset(folder: Path, split: str | None) -> ArrowDataset:
 
 
 def open_hub_dataset(config: OpenCodeTasksetConfig) -> ArrowDataset:
-    """The configured Hub dataset, downloaded if it is not in the cache yet.
-
-    Raises:
-        DatasetError: there is no such dataset, subset, split or revision, or it cannot be fetched.
-    """
+    """The configured Hub dataset, downloaded if it is not in the cache yet."""
     return ArrowDataset(_load(config, streaming=False), config.dataset_name)
 
 
 def stream_hub_tables(config: OpenCodeTasksetConfig) -> Iterator[Any]:
-    """The configured Hub dataset as small Arrow tables, fetched as they are asked for.
-
-    Raises:
-        DatasetError: as `open_hub_dataset`.
-    """
+    """The configured Hub dataset as small Arrow tables, fetched as they are asked for."""
     yield from _load(config, streaming=True).with_format("arrow").iter(batch_size=64)
 
 
@@ -561,7 +541,8 @@ def find_local_parts(config: OpenCodeTasksetConfig) -> list[DatasetPart] | None:
     name = config.dataset_name
     if config.revision is not None:
         raise DatasetError(f'dataset "{name}" is local: revision applies to Hub datasets only')
-    if path.is_dir() and not is_saved_dataset(path):
+    saved = (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
+    if path.is_dir() and not saved:
         return _folder_parts(path, config)
     if config.dataset_subset is not None:
         applies = "applies to Hub datasets and folders of files only: set it to None"

@@ -46,7 +46,6 @@ class Authentication(_Strict):
     """`{token: …}` for `bearer_token`; `{header_name: …, header_value: …}` for `custom_header`."""
 
     def headers(self) -> dict[str, str]:
-        """The headers of every request."""
         details = expanded(self.auth_details or {})
         if self.auth_type == "bearer_token":
             return {"Authorization": f"Bearer {details['token']}"}

@@ -51,7 +51,6 @@ class UndeletedInstances:
         self._removals: list[tuple[str, Callable[[], Awaitable[None]]]] = []
 
     def add(self, name: str, removal: Callable[[], Awaitable[None]], why: ToolsetError) -> None:
-        """Note an instance that could not be removed."""
         self._removals.append((name, removal))
         logger.warning("%s could not be removed, it is tried again at the end: %s", name, why)
 

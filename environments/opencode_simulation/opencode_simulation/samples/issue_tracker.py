@@ -55,11 +55,6 @@ class Issue:
         return {**self.line(), **{name: getattr(self, name) for name in further}}
 
 
-def make_people(source: random.Random) -> dict[str, str]:
-    """One person for each area."""
-    return dict(zip(AREAS, source.sample(_NAMES, len(AREAS)), strict=True))
-
-
 def make_issues(source: random.Random, count: int) -> list[Issue]:
     """Issues of different titles; their areas are among their labels."""
     kinds = [(area, fault, thing) for area in AREAS for fault in _FAULTS for thing in _THINGS]
@@ -192,7 +187,7 @@ class IssueTracker(World):
     def reset(self, seed: int | None, config: Mapping[str, JsonValue]) -> str:
         """Make people, issues and work; the first observation is what is to be done."""
         source = random.Random(seed)
-        self._people = make_people(source)
+        self._people = dict(zip(AREAS, source.sample(_NAMES, len(AREAS)), strict=True))  # one for each area
         self._issues = {issue.number: issue for issue in make_issues(source, int(config["issues"]))}  # type: ignore[arg-type]
         kind: Any = config["work"]
         self._work: Work = make_work(source, kind, self._issues, self._people)

@@ -76,7 +76,6 @@ examples:
 
 
 def build_parser() -> Parser:
-    """The parser; `command` of its result names the subcommand."""
     parser = Parser(prog="opencode-difficulty", description=_DESCRIPTION, epilog=_EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for name, (summary, epilog, add_options, _) in _COMMANDS.items():

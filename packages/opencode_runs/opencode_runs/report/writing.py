@@ -332,7 +332,6 @@ def policy() -> str:
 
 
 def head(index: bytes, *, title: str) -> bytes:
-    """Everything before the rollouts."""
     values = {
         "policy": html.escape(policy()), "title": html.escape(title), "style": _file("page.css"),
         "index": index.decode(), "script": _script(),

@@ -284,7 +284,6 @@ class TraceReader(Generic[Found]):
 
 
 def lines_of(file: TraceFile) -> Iterator[Parsed[EpisodeRecord]]:
-    """Every line of a file, read."""
     with file.path.open("rb", buffering=READ_BYTES) as lines:
         for line in lines:
             yield parsed(line)

@@ -377,7 +377,10 @@ def flaws_of(
         yield from _of_nodes(numbered, Flaw.LOGPROB_ZEROS, _certain)
     if kept := _kept_otherwise(trace):
         yield Flaw.LOGPROBS, kept
-    yield from evidence_flaws(trace, left_out)
+    if trace.has_tokens and (wrong := [*_miscounted(trace, left_out)]):
+        yield Flaw.USAGE, _first(wrong)
+    if wrong := [*_set_otherwise(trace)]:
+        yield Flaw.SETTINGS, _first(wrong)
     yield from _training_flaws(trace, samples, max_tokens)
 
 
@@ -566,15 +569,6 @@ def call_flaws(episode: EpisodeRecord, trace: TraceRecord) -> Iterator[Found]:
         wrong.append(f"its sub calls are those of trace {trace.sub_trace[:8]}, which is not there")
     if wrong:
         yield Flaw.CALLS, _first(wrong)
-
-
-def evidence_flaws(trace: TraceRecord, left_out: Collection[int] = ()) -> Iterator[Found]:
-    """Yield where a trace contradicts its calls; its graph must be sound, and the answers that are left out of
-    training are known."""
-    if trace.has_tokens and (wrong := [*_miscounted(trace, left_out)]):
-        yield Flaw.USAGE, _first(wrong)
-    if wrong := [*_set_otherwise(trace)]:
-        yield Flaw.SETTINGS, _first(wrong)
 
 
 def _first(wrong: list[str]) -> str:

@@ -375,7 +375,6 @@ class Group:
         )  # fmt: skip
 
     def flaws(self, figures: GroupFigures) -> Iterator[tuple[Flaw, str]]:
-        """Yield what is wrong with the group."""
         if figures.spread == 0:
             yield Flaw.NO_SPREAD, f"{self.task}: every reward is {figures.mean_reward:g}, of {_rollouts(self.rollouts)}"
         for aspect, values in self._values.items():

@@ -142,7 +142,6 @@ def _path(parents: Sequence[int | None], leaf: int) -> tuple[int, ...]:
 
 
 def training_sample(trace: NodeGraph, found: TrainedBranch) -> TrainingSample:
-    """The sample that a branch gives."""
     sample = TrainingSample(found.branch, found.path, found.trains, [], [], [], kind=found.kind)
     for number in found.path:
         node = trace.nodes[number]

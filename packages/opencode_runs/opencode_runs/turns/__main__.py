@@ -39,7 +39,6 @@ KEPT_HELP = "folder of kept turns, or output directory of the vf-eval that kept 
 
 
 def build_parser() -> Parser:
-    """The parser; `command` of its result names the subcommand."""
     parser = Parser(prog=_PROG, description=_DESCRIPTION, epilog=_EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
 

@@ -170,7 +170,6 @@ def interval(rewards: Sequence[float]) -> tuple[float | None, float | None]:
 
 
 def tree_text(tree: Tree) -> str:
-    """The tree, a line for each rollout and each turn."""
     return "\n".join(line for trunk in tree.trunks for line in _lines(trunk, ""))
 
 

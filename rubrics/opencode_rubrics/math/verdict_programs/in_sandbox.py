@@ -34,7 +34,6 @@ class UnusableAnswer(Exception):
 
 
 def main() -> None:
-    """Serve one request."""
     os.chdir("/")
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     print(READY, flush=True)  # noqa: T201 - the result channel
