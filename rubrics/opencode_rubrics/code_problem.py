@@ -38,8 +38,6 @@ _DIGITS = 1000
 """A longer word is compared as text."""
 _BESIDE = (("public_test_cases", "private_test_cases"), ("public_tests", "private_tests", "generated_tests"))
 """Columns that hold one problem's tests together."""
-_FUNCTION_KINDS = ("function_call", "functional", "function")
-_STDIN_KINDS = ("stdin_stdout", "stdin")
 _SHOWN = 60
 """Characters of a wrong value in a message."""
 _ASSERTS = re.compile(r"^\s*(?:assert\b|def check\()", re.MULTILINE)
@@ -315,9 +313,9 @@ def _of_table(value: Mapping[Any, object], function: str | None) -> Iterator[_Ca
 def _function_of(case: Mapping[Any, object], function: str | None) -> str | None:
     kind = case.get("type") or case.get("testtype")
     name = case.get("fn_name") or function
-    if kind in _STDIN_KINDS or (kind is None and not case.get("fn_name")):
+    if kind in ("stdin_stdout", "stdin") or (kind is None and not case.get("fn_name")):
         return None
-    if kind is not None and kind not in _FUNCTION_KINDS:
+    if kind is not None and kind not in ("function_call", "functional", "function"):
         raise ValueError(f"holds a test of the unknown kind {repr(kind)[:_SHOWN]}")
     if not name:
         raise ValueError("holds tests of a function without its name (fn_name, or func_name in `metadata`)")

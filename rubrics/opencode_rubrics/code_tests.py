@@ -48,7 +48,6 @@ _MAX_ANSWER_BYTES = 256 << 10
 """A larger program has failed ("oversized")."""
 _MAX_OUTPUT = 1 << 20
 """The most bytes that one test may print beyond twice what is expected."""
-_RESULT_BYTES = 256 << 20
 _GRACE_S = 60.0
 
 # LiveCodeBench, APPS and TACO import all names of these modules, LeetCode's problems those of nine of them; their
@@ -313,7 +312,7 @@ class _BoxPrograms:
                 tools=home.tools,
                 shell=home.shell,
             )
-            found = await read_bounded(self._runtime, f"{place}/results", _RESULT_BYTES)
+            found = await read_bounded(self._runtime, f"{place}/results", 256 << 20)
         if not ran.ok or isinstance(found, FileState):
             raise ScoringError(f"code tests could not be run: {home.failure or ran.ending()}")
         ends = list(_ends(found))

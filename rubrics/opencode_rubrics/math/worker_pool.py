@@ -37,7 +37,6 @@ from verifiers.v1.utils.aio import run_shielded
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.worker_pool")
 
-_START_TIMEOUT = 60.0
 _LIBRARIES = ("mathverdict", "math_verify", "latex2sympy2_extended", "sympy", "mpmath", "antlr4")
 _WALL_GRACE = 0.6
 _FIRST_LOOK = 0.5
@@ -167,7 +166,7 @@ class _Parent:
     async def _reply(self) -> bytes:
         data, cause = b"", None
         try:
-            async with asyncio.timeout(_START_TIMEOUT):
+            async with asyncio.timeout(60.0):
                 data = await asyncio.get_running_loop().sock_recv(self._control, 64)
         except (TimeoutError, OSError) as error:
             cause = error

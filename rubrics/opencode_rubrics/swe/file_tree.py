@@ -25,7 +25,6 @@ MAX_NAMES = 4 << 20
 _MAX_PATH = 1024
 _MAX_DEPTH = 64
 _MAX_FOLDERS = 500
-_BUILDS = {"setup.py", "hatch_build.py", "build.py"}
 
 
 class TreeError(Exception):
@@ -192,7 +191,7 @@ def _require_inside(path: str, target: str, name: str, links: Collection[str]) -
 def module_folders(paths: Collection[str]) -> list[str] | None:
     """The directories of a change of Python modules alone; None if it changes others, those that build, or too many."""
     names = [PurePosixPath(path) for path in paths]
-    if any(name.suffix != ".py" or name.name in _BUILDS for name in names):
+    if any(name.suffix != ".py" or name.name in {"setup.py", "hatch_build.py", "build.py"} for name in names):
         return None
     folders = sorted({str(name.parent) for name in names})
     return folders if len(folders) <= _MAX_FOLDERS else None

@@ -47,7 +47,6 @@ MAX_SHOWN_PATCH = 256 << 10
 """Bytes of a patch that are kept on the trace."""
 
 _SECONDS = 300.0
-_PATCH_BYTES = 64 << 20
 _MAX_LOG = 16 << 20
 """Bytes of a log; a suite that prints more is ended."""
 MAX_RECORD = 16 << 20
@@ -266,7 +265,7 @@ async def _make_patch(box: vf.Runtime, problem: SweProblem, workdir: str, paths:
             await require_alive(box, "a change was made a patch")
             raise _StagingError(f"the change cannot be made a patch ({made.exit_code}): {made.stderr.strip()[-300:]}")
         return ""
-    found = await read_bounded(box, f"{place}.patch", _PATCH_BYTES)
+    found = await read_bounded(box, f"{place}.patch", 64 << 20)
     await run_for(box, ["rm", "-f", "--", f"{place}.patch"], _SECONDS, "the patch cannot be removed")
     return found[:MAX_SHOWN_PATCH].decode(errors="replace") if isinstance(found, bytes) else ""
 

@@ -22,8 +22,6 @@ from opencode_rubrics.errors import ReaderError
 from opencode_rubrics.swe.file_tree import TreeError
 from opencode_rubrics.swe.reading_process import CPU_SECONDS, MEMORY_BYTES, pack
 
-_MAX_HEAD = 64 << 20
-_MAX_BLOB = 128 << 20
 # Only the packages' names: what they export needs libraries that take a second to be imported.
 _START = """
 import sys, types
@@ -50,7 +48,7 @@ class ReadingProcess:
             self._process.stdin.write(pack({"call": call}, content))
             await self._process.stdin.drain()
             head = json.loads(await self._process.stdout.readuntil(b"\n"))
-            if sum(head["blobs"].values()) > _MAX_BLOB:
+            if sum(head["blobs"].values()) > 128 << 20:
                 raise ReaderError("what was read of it is too large")
             blobs = {name: await self._process.stdout.readexactly(size) for name, size in head["blobs"].items()}
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError) as error:
@@ -71,7 +69,7 @@ async def reader(cpu_seconds: int = CPU_SECONDS) -> AsyncIterator[ReadingProcess
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        limit=_MAX_HEAD,
+        limit=64 << 20,
         env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
         cwd="/",
         start_new_session=True,

@@ -35,7 +35,6 @@ from opencode_rubrics.swe.suite_verdict import Suite, judge, passed_alone
 CPU_SECONDS = 60
 MEMORY_BYTES = 3 << 30
 _SHOWN_PATHS, _SHOWN_CHARS = 100, 300
-_FOREIGN_SECONDS = 180.0
 Result = dict[str, Any]
 
 
@@ -154,9 +153,7 @@ def read_foreign(foreign: Result, log: str) -> dict[str, str]:
     asked = json.dumps({**foreign["asked"], "log": log}).encode(errors="replace") + b"\n"
     argv, environment = foreign["argv"], foreign["environment"]
     try:
-        done = subprocess.run(
-            argv, input=asked, capture_output=True, timeout=_FOREIGN_SECONDS, env=environment, check=False
-        )
+        done = subprocess.run(argv, input=asked, capture_output=True, timeout=180.0, env=environment, check=False)
         answer = json.loads(done.stdout) if done.returncode == 0 else {"states": {}}
     except (subprocess.TimeoutExpired, ValueError):
         return {}

@@ -128,7 +128,6 @@ def _call(tool: str, **arguments: Any) -> ToolCall:
 _MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 _NAMES = tuple(_MOVES)
 _PLACE = re.compile(r"You are in row (\d+), column (\d+)")
-_SWEEPS = 400
 _IMPATIENCE = 0.999
 """What reaching G one move later is worth, so that no walk goes in circles."""
 
@@ -153,7 +152,7 @@ def _plan(lake: Sequence[str], slippery: bool) -> dict[_Cell, str]:
     places = [(row, column) for row, line in enumerate(lake) for column in range(len(line))]
     worth = {place: float(lake[place[0]][place[1]] == "G") for place in places}
     free = [(row, column) for row, column in places if lake[row][column] in "SF"]
-    for _ in range(_SWEEPS):
+    for _ in range(400):
         for place in free:
             worth[place] = _IMPATIENCE * max(_expected(lake, worth, place, aim, slippery) for aim in range(4))
     # The first of several that are equally good.

@@ -57,8 +57,6 @@ MAX_ANSWER_BYTES = 8 * 1024 * 1024
 TOO_LONG = f"The answer is longer than {MAX_ANSWER_BYTES} bytes; ask for less."
 """What the agent reads instead of a longer answer: it may have asked for a file of its own making."""
 
-_PROBE_SECONDS = 10.0
-_CLOSE_SECONDS = 15.0
 _TRUSTED_SECONDS = 5.0
 """A server that has answered within these is not asked again: rollouts that start together share one."""
 _SUSPICIOUS = (CONNECTION_CLOSED, REQUEST_TIMEOUT, INTERNAL_ERROR)
@@ -126,7 +124,7 @@ async def connected(name: str, server: BackendServer, call_timeout: float) -> As
     finally:
         leave.set()
         if ready.done():
-            await asyncio.wait({owner}, timeout=_CLOSE_SECONDS)
+            await asyncio.wait({owner}, timeout=15.0)
         owner.cancel()
         await asyncio.gather(owner, return_exceptions=True)
 
@@ -184,7 +182,7 @@ class BackendConnection:
     async def probe(self) -> None:
         """Return if the server answers; MCP had a ping once."""
         try:
-            await self._asked(self._client.list_tools, f"backend {self.name!r}", _PROBE_SECONDS)
+            await self._asked(self._client.list_tools, f"backend {self.name!r}", 10.0)
         except MCPError as error:
             if error.code in _SUSPICIOUS:
                 raise ToolsetError(f"backend {self.name!r} has gone: {error.message}") from error

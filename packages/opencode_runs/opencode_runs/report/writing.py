@@ -146,7 +146,7 @@ def write_page(
             out.write(head(packed, title=title))
             while block := chunks.read(1 << 20):
                 out.write(block)
-            out.write(FOOT)
+            out.write(b"</script></body></html>\n")
     return page
 
 
@@ -306,7 +306,6 @@ def interval(values: list[float]) -> tuple[float | None, float | None]:
 
 
 _SCRIPTS = ("data.js", "text.js", "charts.js", "overview.js", "rollouts.js", "conversation.js", "rollout.js", "main.js")
-FOOT = b"</script></body></html>\n"
 
 
 @cache

@@ -416,10 +416,8 @@ def sweep_groups(found: Hierarchies) -> None:
                     path.rmdir()
 
 
-_LOOK_EVERY_S = 0.5
 _MEASURE_EVERY_S = 30.0
 _PARTS = 16
-_MEASURE_TIMEOUT_S = 60.0
 _TOOLS = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 
 Relieve = Callable[[bool], Awaitable[int]]
@@ -435,7 +433,7 @@ def used_bytes(directory: Path, starter: int) -> int | None:
     """
     argv = [base_python(), "-I", "-S", str(Path(__file__).with_name("disk_use.py")), str(directory), str(starter)]
     try:
-        done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=_MEASURE_TIMEOUT_S, check=False, env=dict(_TOOLS))
+        done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=60.0, check=False, env=dict(_TOOLS))
     except subprocess.TimeoutExpired:
         return None
     return int(done.stdout) if done.returncode == 0 else None
@@ -459,7 +457,7 @@ class DiskWatch:
     async def run(self) -> None:
         room, measured = self._room(), time.monotonic()
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(0.5)
             now, late = self._room(), time.monotonic() - measured > _MEASURE_EVERY_S
             shrunk = any(before - after >= self._limit // _PARTS for before, after in zip(room, now, strict=True))
             if not shrunk and not late and self._tolerated == self._limit:

@@ -28,7 +28,6 @@ IDLE_SECONDS = 600.0
 
 _SHORTAGE_SECONDS = 30.0
 """How long a connection waits while this machine has no descriptor, port, memory or thread for its other side."""
-_SHORTAGE_PAUSE = 0.05
 _SHORTAGES = {
     *(errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL),
     *(socket.EAI_AGAIN, socket.EAI_MEMORY, socket.EAI_SYSTEM),
@@ -187,7 +186,7 @@ class Relay:
             except (OSError, RuntimeError) as error:
                 if not _is_shortage(error) or self._loop.time() > deadline:
                     raise
-            await asyncio.sleep(_SHORTAGE_PAUSE)
+            await asyncio.sleep(0.05)
 
     async def _join(self, near: socket.socket) -> None:
         try:
@@ -240,7 +239,6 @@ class Relay:
             end.reset()
 
 
-_CONNECT_TIMEOUT_S = 30.0
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _FIRST_NAMED = ipaddress.IPv4Address("127.0.0.2")  # it and those after it stand for remote host names
 
@@ -358,7 +356,7 @@ async def _connected(sock: socket.socket, address: tuple[str, int]) -> socket.so
     """Connect `sock`, which stays the caller's only on success."""
     try:
         sock.setblocking(False)
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+        async with asyncio.timeout(30.0):
             await asyncio.get_running_loop().sock_connect(sock, address)
     except BaseException:
         sock.close()

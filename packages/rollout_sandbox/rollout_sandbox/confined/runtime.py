@@ -170,7 +170,6 @@ _STATE_URL = "VF_STATE_URL"
 _OWN_IMPORTS = ("-P", "-s")
 """Options of Python's: nothing is imported from the directory that it starts in, nor from the user's site."""
 _PORT_TIMEOUT_S = 120.0
-_PORT_POLL_S = 0.05
 _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
 
 
@@ -445,7 +444,7 @@ async def _port(apart: ConfinedRuntime, log: str) -> int:
             while True:
                 with contextlib.suppress(SandboxError, ValueError):
                     return int(await apart.read(_PORT_INSIDE))
-                await asyncio.sleep(_PORT_POLL_S)
+                await asyncio.sleep(0.05)
     except TimeoutError:
         tail = await apart.run(["tail", "-c", "2000", log], {})
         raise SandboxError(f"the tool server did not say its port: {tail.stdout.strip()}") from None

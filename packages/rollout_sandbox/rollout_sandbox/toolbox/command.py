@@ -29,7 +29,6 @@ MARK_VARIABLE = "OPENCODE_COMMAND_MARK"
 _TEXT_VARIABLE = "OPENCODE_COMMAND"
 _KILL_AFTER = 2
 _HOST_GRACE = 8.0
-_SWEEP_TIMEOUT = 30.0
 _ENDED_BY_TIMEOUT = frozenset({124, 137, 143})
 
 
@@ -98,7 +97,7 @@ async def run_command(
 async def end_marked(runtime: vf.Runtime, mark: str, command: str) -> None:
     """Kill what is left of a timed-out command whose `MARK_VARIABLE` is `mark`."""
     sweep = program_argv("kill_marked.sh", f"{MARK_VARIABLE}={mark}")
-    swept = await run_for(runtime, sweep, _SWEEP_TIMEOUT, f"timed-out command {command!r} could not be ended")
+    swept = await run_for(runtime, sweep, 30.0, f"timed-out command {command!r} could not be ended")
     if swept.exit_code != 0:
         await require_alive(runtime, f"ending timed-out command {command!r}")
         logger.warning("sandbox %s: processes of %r may have outlived their timeout", runtime.name, command)

@@ -27,7 +27,6 @@ INDEX = "index.gz"
 """The name in such a folder of what it holds, a JSON list a line: path, kind, mode, time, size or target, stamp, and
 for a file the name of its content. It is compressed: it is new for every keeping, and a repository has many files."""
 MAX_LISTED_BYTES = 64 << 20
-_PROCESSES_BYTES = 4 << 20
 FILE_BYTES = 16 << 10
 """What a file counts at least against a limit of bytes, an empty one too: file systems have an inode for so many."""
 PACKED = ".z"
@@ -135,7 +134,7 @@ async def keep(
     """
     stream = _Stream(process.stdout)
     await _tell(process, changed)
-    _refuse_processes(json.loads(await stream.line(_PROCESSES_BYTES)))
+    _refuse_processes(json.loads(await stream.line(4 << 20)))
     entries, kept = await _entries(stream), KeptFiles()
     kept.bytes, wanted, links = await asyncio.to_thread(_planned, entries, before, most)
     await _tell(process, wanted)

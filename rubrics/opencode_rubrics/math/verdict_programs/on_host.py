@@ -27,7 +27,6 @@ from mathverdict.verdict import stated_answer, verify_text
 _PR_SET_PDEATHSIG = 1
 _HALF = 3
 """By so much nicer (sched(7)): each step takes a fifth."""
-_TRIES = 10
 _WARM_UP = ((r"\frac{1}{2}+x^2", "x^2+0.5"), (r"2\sqrt{2}", r"\sqrt{8}"), (r"\int_0^1 x\,dx", r"\frac{1}{2}"))
 
 
@@ -104,7 +103,7 @@ def _halve_weight() -> None:
     """Get half of the CPU that others get where there is not enough."""
     os.setsid()
     os.nice(_HALF)
-    for _ in range(_TRIES):  # for a user who is not root, Linux takes ten of these a second
+    for _ in range(10):  # for a user who is not root, Linux takes ten of these a second
         try:
             Path("/proc/self/autogroup").write_text(str(_HALF))
         except BlockingIOError:
