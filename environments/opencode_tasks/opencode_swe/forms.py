@@ -114,14 +114,10 @@ _HOME = "/home"
 _OPTIONS = ("number", "number_interval", "tag")
 _MULTI_SWE_FILES = ("fix.patch", "test.patch", "run.sh", "test-run.sh", "fix-run.sh", "prepare.sh")
 _FAMILIES = {
-    "pytest": "pytest",
-    "unittest": "unittest",
-    "gotest": "go",
-    "go_test": "go",
-    "cargo": "cargo",
-    "tap": "tap",
+    **{name: name for name in ("pytest", "unittest", "cargo", "tap")},
+    **dict.fromkeys(("gotest", "go_test"), "go"),
+    **dict.fromkeys(("jest", "vitest", "mocha"), "jest"),
 }
-_FAMILIES |= {"jest": "jest", "vitest": "jest", "mocha": "jest"}
 Fields = dict[str, Any]
 """Fields of `SweProblem`, and with capital letters what else the row becomes: `IMAGE`, `WORKDIR`, `SETUP`."""
 

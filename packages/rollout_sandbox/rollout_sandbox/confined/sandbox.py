@@ -101,7 +101,7 @@ def _only(values: tuple[int, ...], action: int) -> list[bytes]:
     return [*allowed, _instruction(_RETURN, action)]
 
 
-def seccomp_program(machine: str = platform.machine()) -> bytes | None:
+def seccomp_program() -> bytes | None:
     """Return the filter of system calls for this kind of machine, None where its call numbers are not known.
 
     Process 1 has the agent's uid, and some calls ask the kernel for nothing more than an equal uid. The filter refuses
@@ -114,7 +114,7 @@ def seccomp_program(machine: str = platform.machine()) -> bytes | None:
 
     Format: classic BPF over `struct seccomp_data`, as in seccomp(2) and <linux/bpf_common.h>.
     """
-    known = _MACHINES.get(machine)
+    known = _MACHINES.get(platform.machine())
     if known is None:
         return None
     not_process_one = _deny(_JUMP_EQUAL, _PROCESS_ONE, _EPERM)

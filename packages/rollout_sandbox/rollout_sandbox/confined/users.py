@@ -35,9 +35,8 @@ class SandboxUser:
 class UserPool:
     """The ids that this process has leased, in blocks; one that is idle keeps its namespace for the next sandbox."""
 
-    def __init__(self, first: int, locks: Path = LOCKS) -> None:
+    def __init__(self, first: int) -> None:
         self._first = first
-        self._locks = locks
         self._lock = threading.Lock()
         self._forget()
 
@@ -66,10 +65,10 @@ class UserPool:
 
     def _lease(self) -> None:
         """Lock a block of ids, for as long as this process lives."""
-        private_directory(self._locks)
+        private_directory(LOCKS)
         for block in range(_BLOCKS):
             first = self._first + block * _BLOCK_IDS
-            if try_lock(self._locks / str(first)) is not None:
+            if try_lock(LOCKS / str(first)) is not None:
                 self._free = [*range(first, first + _BLOCK_IDS, _IDS_EACH)]
                 return
         raise OSError(f"all {_BLOCKS * _BLOCK_IDS} ids from {self._first} are taken (--env.sandbox.first-user)")

@@ -1,7 +1,7 @@
-# Joins the pieces of a file when all are there and right: join_pieces.sh TARGET MODE SHA256…
+# Joins the pieces of a file when all are there and right: join_pieces.sh TARGET SHA256…
 # The pieces are the files 0, 1, … in TARGET.pieces. Prints `missing=N` for each that is not there or differs: exit code 4.
-target=$1 mode=$2
-shift 2
+target=$1
+shift
 
 checksum() {
     if command -v sha256sum >/dev/null 2>&1; then sha256sum "$1" | cut -d' ' -f1
@@ -23,4 +23,4 @@ number=0
 for expected in "$@"; do
     cat "$target.pieces/$number" && rm -f "$target.pieces/$number" || exit 1
     number=$((number + 1))
-done >"$target.part.$$" && chmod "$mode" "$target.part.$$" && mv -f "$target.part.$$" "$target" && rm -rf "$target.pieces"
+done >"$target.part.$$" && chmod 644 "$target.part.$$" && mv -f "$target.part.$$" "$target" && rm -rf "$target.pieces"

@@ -26,15 +26,15 @@ _PAUSES_S = (1.0, 2.0, 4.0, 8.0)
 """Before the missing pieces are sent again; each is up to half shorter or longer, so that not all come back at once."""
 
 
-async def send_in_pieces(runtime: vf.Runtime, source: Path, target: str, mode: str = "644") -> float:
+async def send_in_pieces(runtime: vf.Runtime, source: Path, target: str) -> float:
     """Send a file of this machine, which nobody changes meanwhile, to the absolute path `target` in the sandbox, whose
-    directory is made, with the octal `mode`; returns the seconds that checking it inside took. In five tries pieces may
+    directory is made, with the mode 0644; returns the seconds that checking it inside took. In five tries pieces may
     fail, then the error is the last failure's."""
     sums = await asyncio.to_thread(_sums, source, source.stat().st_mtime_ns)
     missing, checking = list(range(len(sums))), 0.0
     for pause in (*_PAUSES_S, None):
         broken = await _send(runtime, source, target, missing)
-        argv = program_argv("join_pieces.sh", target, mode, *sums)
+        argv = program_argv("join_pieces.sh", target, *sums)
         failure = f"uploading {target} failed"
         started = time.monotonic()
         joined = await run_checked(runtime, argv, failure, seconds=120.0, accepted=(0, _MISSING))

@@ -33,9 +33,9 @@ class Message:
         self.sender = sender
 
 
-def memfd(data: bytes, name: str = "vf") -> int:
+def memfd(data: bytes) -> int:
     """Return a descriptor of an anonymous file that holds `data`, positioned at its start."""
-    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    fd = os.memfd_create("vf", os.MFD_CLOEXEC)
     try:
         view = memoryview(data)
         while view:
