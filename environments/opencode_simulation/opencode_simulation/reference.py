@@ -145,8 +145,9 @@ def find_world(reference: str) -> type[World]:
     if not (isinstance(found, type) and issubclass(found, World)):
         raise ValueError(f'"{reference}" is not a world: derive it from opencode_simulation.World')
     if found not in _FOUND:
-        lacking = [] if declared(found, TOOL_NAME) else ["it has no tool: mark a method with @tool"]
-        _FOUND[found] = problems_of(found, world_name(found)) or lacking
+        _FOUND[found] = problems_of(found, world_name(found))
+        if not _FOUND[found] and not declared(found, TOOL_NAME):
+            _FOUND[found] = ["it has no tool: mark a method with @tool"]
     if problems := _FOUND[found]:
         raise ValueError("\n  ".join([f'world "{reference}" cannot be played:', *problems]))
     return found
