@@ -238,11 +238,10 @@ class JudgeRubric(Rubric[JudgeRubricConfig]):
         if not isinstance(reference, str) or not reference.strip():
             raise ScoringError('rubric "judge" needs a task with an answer: set the row\'s answer')
         judge = Judge(self.config, tuple(self.config.choices), "judge_question_prompt.txt", "judge")
-        question: object = task.prompt_text
-        if (key := self.config.question_key) is not None:
-            question = getattr(task, "info", {}).get(key)
-            if not isinstance(question, str) or not question.strip():
-                raise ScoringError(f'the row has no text in column "{key}", which question_key names')
+        key = self.config.question_key
+        question = task.prompt_text if key is None else getattr(task, "info", {}).get(key)
+        if key is not None and not (isinstance(question, str) and question.strip()):
+            raise ScoringError(f'the row has no text in column "{key}", which question_key names')
         return {"judge": judge, "question": question, "reference": reference}
 
     @vf.reward

@@ -167,7 +167,7 @@ class Rubric(Generic[ConfigT]):
         """
         name = type(self).__name__
         version = vars(type(self)).get("version") or _package_version(type(self).__module__.partition(".")[0])
-        trace.info.setdefault(SCORERS_KEY, {})[self.config.type or name] = version
+        trace.info.setdefault(SCORERS_KEY, {})[self.config.type or name] = str(version)
         self._seed(trace, runtime)
         with not_the_agents():
             async with boundary(vf.TaskError, f"rubric {name} preparing"):
