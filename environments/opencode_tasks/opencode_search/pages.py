@@ -124,7 +124,8 @@ def text_of(page: str) -> str:
             at = opened + 1
             if page.startswith(("<!", "<?", "</"), opened):
                 end = "-->" if page.startswith("<!--", opened) else ">"
-                at = _behind(page, end, opened + 2)
+                last = page.find(end, opened + 2)
+                at = len(page) if last < 0 else last + len(end)
             elif not hidden:
                 pieces.append(page[opened:at])
             continue
@@ -144,11 +145,6 @@ def text_of(page: str) -> str:
             hidden += 1
     lines = (" ".join(line.split()) for line in "".join(pieces).split("\n"))
     return "\n".join(line for line in lines if line)
-
-
-def _behind(page: str, mark: str, start: int) -> int:
-    found = page.find(mark, start)
-    return len(page) if found < 0 else found + len(mark)
 
 
 def _spelled_out(text: str) -> str:

@@ -299,14 +299,15 @@ def _row(directory: Path, name: str, number: int, declared: TaskToml) -> Row:
         "agent_timeout": declared.agent.timeout_sec,
         **{name: json_safe(value) for name, value in said.items() if name not in _OWN},
     }
-    user = declared.agent.user
+    user, allowed = declared.agent.user, declared.agent.allowed
+    allowed = environment.allowed if allowed is None else allowed
     given = {
         "folder": folder,
         "tests": tests,
         "name": declared.task.get("name"),
         "agent_user": None if user is None else str(user),
         "resources": _resources(declared),
-        **_network(declared),
+        **({} if allowed is None or "*" in allowed else network_fields(allowed)),
     }
     return Row(str(directory), number, values, given)
 
@@ -369,12 +370,6 @@ def _resources(declared: TaskToml) -> vf.TaskResources:
     sizes = (environment.memory_mb, environment.storage_mb)
     memory, disk = (None if size is None else size / 1024 for size in sizes)
     return vf.TaskResources(cpu=environment.cpus, memory=memory, disk=disk, gpu=gpu)
-
-
-def _network(declared: TaskToml) -> dict[str, Any]:
-    allowed = declared.agent.allowed
-    allowed = declared.environment.allowed if allowed is None else allowed
-    return {} if allowed is None or "*" in allowed else network_fields(allowed)
 
 
 @cache

@@ -179,7 +179,8 @@ def show(rated: RatedFile, thresholds: Thresholds, *, first: int) -> ShowFigures
         band = found.bands[thresholds.band(row.reward)]
         band.rows += 1
         if len(band.first) < first:
-            band.first.append(_describe(row))
+            tries = f"  ({row.passes} of {row.attempts} passed)" if row.attempts else ""
+            band.first.append(row.label if row.reward is None else f"{row.reward:.3f}  {row.label}{tries}")
         if row.reward is not None:
             found.rated += 1
             total += row.reward
@@ -260,13 +261,6 @@ def split(rated: RatedFile, thresholds: Thresholds, folder: Path, *, force: bool
                 file.rows += part.num_rows
             progress.update(batch.num_rows)
     return SplitFigures(column=rated.column, files=files)
-
-
-def _describe(row: RatedRow) -> str:
-    if row.reward is None:
-        return row.label
-    tries = f"  ({row.passes} of {row.attempts} passed)" if row.attempts else ""
-    return f"{row.reward:.3f}  {row.label}{tries}"
 
 
 MAX_LINES = 40
