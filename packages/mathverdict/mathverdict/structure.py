@@ -209,7 +209,7 @@ def _multiple(gold: Relation, given: Relation) -> int:
 
 
 def left_open(text: str) -> set[str]:
-    """What a spelled text leaves to be worked out."""
+    """Return what a spelled text leaves to be worked out."""
     text = _AT_A_GLANCE.sub("0", _LEAST.sub("", text))
     found = {_KIND_OF.get(operation["name"], "derivative") for operation in _LEFT_TO_DO.finditer(text)}
     if r"\bmod" in _RESIDUE.sub("", text):
