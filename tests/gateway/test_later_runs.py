@@ -114,3 +114,17 @@ async def test_a_conversation_keeps_its_system_prompt_and_tools_whatever_its_age
     await say(rollout, "", "A program's.", [other], "build", "ses_1")
     assert sent(rollout)[5:] == [("You name it.", []), ("You help.", ["evil"]), ("A program's.", ["evil"])]
     rollout_of(rollout.main).program.forget()
+
+
+@pytest.mark.parametrize("rollout", [OpenCodeHarnessConfig(id="opencode-env")], indirect=True)
+@pytest.mark.parametrize("different", [False, True])
+async def test_however_many_conversations_there_are_each_keeps_its_beginning(rollout: Rollout, different: bool) -> None:
+    """Of more beginnings than are kept, the later ones are the rollout's first."""
+    mark = f"{rollout_of(rollout.main).program.new_run()}:own"
+    for number in range(101):
+        await say(rollout, mark, f"You are {number}." if different else "You code.", [TOOL], "build", f"ses_{number}")
+    await say(rollout, mark, "You are evil.", None, "build", "ses_100")
+    first, *_, late, later = sent(rollout)
+    assert first == late == later
+    assert sent(rollout)[99] == (("You are 99." if different else "You code."), ["bash"])
+    rollout_of(rollout.main).program.forget()

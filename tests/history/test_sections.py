@@ -3,6 +3,7 @@
 The requests are OpenCode's, sent to a real server one by one; the agent's own program bears a mark and keys.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -175,6 +176,25 @@ async def test_a_summary_that_is_sent_again_is_one_and_a_failed_one_is_none(agen
     assert len(agent.rollout.model.requests) == 3
     await agent.asks(*head("Much."))
     assert_each_once(agent)
+
+
+async def test_of_several_requests_at_once_one_asks_for_the_summary(agent: Agent) -> None:
+    await agent.fills()
+    late = Fault(kind=FaultKind.DELAY, seconds=0.5)
+    agent.will_say(*[said("Much.", faults=(late,))] * 5)
+    answers = await asyncio.gather(*(agent.summarises() for _ in range(5)))
+    assert {answer.status for answer in answers} == {200}
+    assert len(agent.history["summaries"]) == 1
+    assert [request.body["messages"][0] for request in agent.rollout.model.requests].count(SUMMARISE) == 1
+    await agent.asks(*head("Much."))
+    assert [one["used"] for one in agent.history["summaries"]] == [True]
+
+
+async def test_a_summary_that_failed_makes_room_for_another_request(agent: Agent) -> None:
+    await agent.fills()
+    agent.will_say(Reply(faults=(Fault(kind=FaultKind.STATUS, status=503),)), said("Much."))
+    assert [(await agent.summarises()).status for _ in range(2)] == [503, 200]
+    assert len(agent.history["summaries"]) == 1
 
 
 async def test_of_two_summaries_that_were_due_at_different_times_the_unused_says_so(agent: Agent) -> None:

@@ -47,14 +47,28 @@ async def test_a_branch_is_summarised_as_its_trunk(planned: bool, tmp_path: Path
     assert len(summaries) >= 1 + planned
     kept = {turn.digest: turn for turn in kept_turns(tmp_path / "kept")}
     by_turn = sorted(kept.values(), key=lambda turn: turn.turn)
-    first, behind = by_turn[1], by_turn[summaries[0] + 1 - (not planned)]
+    first, behind, later = by_turn[1], *by_turn[summaries[0] + 1 - (not planned) :][:2]
     branched = await play(
-        config_of(write_turns(tmp_path / "turns.jsonl", [first, behind]), agent=agent), counts, window=WINDOW
+        config_of(write_turns(tmp_path / "turns.jsonl", [first, behind, later]), agent=agent), counts, window=WINDOW
     )
     texts = [said(body) for body in asked]
     for branch in branched.traces:
         assert branch.ok, branch.errors
         own = [said(body) for body in branched.bodies(branch)]
         assert own == texts[len(texts) - len(own) :]
+        assert branch.info["history"] == trace.info["history"]
     begun = [len(texts) - len(branched.bodies(branch)) for branch in branched.traces]
-    assert 0 < begun[0] < summaries[0] < begun[1]
+    assert 0 < begun[0] < summaries[0] < begun[1] < begun[2]
+
+
+async def test_a_branch_of_a_smaller_window_begins_with_the_summary_that_is_due_then(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [ROW])
+    await play(config_of(rows, tmp_path / "kept"), counts)
+    last = max(kept_turns(tmp_path / "kept"), key=lambda turn: turn.turn)
+    agent = {"harness": {"context_window": WINDOW, "window_reserve": RESERVE, "disable_compaction": False}}
+    branched = await play(config_of(write_turns(tmp_path / "turns.jsonl", [last]), agent=agent), counts)
+    (branch,) = branched.traces
+    assert branch.ok, branch.errors
+    assert is_summary(branched.bodies(branch)[0])
+    history = branch.info["history"]
+    assert (history["forks"], [one["used"] for one in history["summaries"]]) == (0, [True])

@@ -33,6 +33,8 @@ from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record, 
 
 SUB = "sub"
 """Key in the state of a kept turn with that of its sub trace."""
+FILLED = "filled"
+"""Key in that state with the tokens that each conversation's newest call took of its window."""
 
 
 class SeededNode(MessageNode):

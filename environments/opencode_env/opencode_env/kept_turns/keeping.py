@@ -70,7 +70,7 @@ from opencode_env.cli_agent.interception.gateway import Call, Gateway
 from opencode_env.cli_agent.interception.request_steps import commit, require_place
 from opencode_env.cli_agent.rollout import Rollout, RolloutFeature, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.kept_turns.continued import BRANCH, SUB, Continued, trace_state
+from opencode_env.kept_turns.continued import BRANCH, FILLED, SUB, Continued, trace_state
 
 logger = logging.getLogger("verifiers.v1.opencode_env.kept_turns")
 
@@ -254,8 +254,11 @@ class RolloutTurns(RolloutFeature):
             gateway.calls.tally.add(call, trace.nodes)
         session = self.continued.turn.session_id
         gateway.fixed_prompts.first = session
-        if history is not None and session is not None and self.continued.leaf is not None:
-            history.forks.committed(self.continued.leaf, session)
+        leaf = self.continued.leaf
+        if history is not None and session is not None and leaf is not None:
+            usage = next((call.usage for call in trace.calls if call.node == leaf), None)
+            history.forks.resumed(leaf, session, 0 if usage is None else usage.total_tokens)
+        gateway.summaries.used.update(self.continued.state.get(FILLED, {}))
 
     def keep_turn(self, call: Call) -> None:
         """Begin to keep the turn of a main call of the agent's own program, where that is due: not of a call that a
@@ -299,7 +302,7 @@ class RolloutTurns(RolloutFeature):
         digest = request_digest(call.body)
         self._last_turn, self._last_digest, self._last_time = turn, digest, now
         leaf = None if True not in gateway.histories else gateway.histories[True].forks.last(session)
-        state = trace_state(trace, leaf, self.kind.info)
+        state = trace_state(trace, leaf, self.kind.info) | {FILLED: dict(gateway.summaries.used)}
         if gateway.side is not None:
             state[SUB] = {"id": gateway.side.trace.id, **trace_state(gateway.side.trace)}
         before = 0.0 if self.continued is None else self.continued.turn.seconds

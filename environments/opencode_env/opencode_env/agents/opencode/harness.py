@@ -58,6 +58,7 @@ from opencode_env.cli_agent.classification import overflowed, recovered, require
 from opencode_env.cli_agent.guard import GuardedHarness
 from opencode_env.cli_agent.interception import own_calls
 from opencode_env.cli_agent.interception.conversations import compaction_metrics, history_forks
+from opencode_env.cli_agent.interception.endpoint import EndpointClient
 from opencode_env.cli_agent.interception.window import listed_window
 from opencode_env.cli_agent.outcomes import RunOutcome
 from opencode_env.cli_agent.process_fence import ProcessFence, agents_view
@@ -306,8 +307,17 @@ class OpenCodeSession(HarnessSession):
         config = self.harness.config
         if config.disable_compaction or config.context_window != "auto":
             return config.context_window if isinstance(config.context_window, int) else None
-        listed = [await listed_window(ctx.client, ctx.model) for ctx in self.models()]
+        listed = [await self._listed_window(ctx) for ctx in self.models()]
         return min((window for window in listed if window is not None), default=None)
+
+    async def _listed_window(self, ctx: ModelContext) -> int | None:
+        gateway = self._rollout.gateway
+        sides = [] if gateway is None or gateway.side is None else [gateway.side.session]
+        sessions = [] if gateway is None else [gateway.main, *sides]
+        client = next((session.client for session in sessions if session.ctx.client == ctx.client), None)
+        if isinstance(client, EndpointClient):  # which all rollouts share
+            return await client.limits.listed(ctx.model)
+        return await listed_window(ctx.client, ctx.model)
 
     async def _prepare_continued(self, before: PlayedBefore) -> None:
         """Begin a further segment in the files of a kept turn, for which nobody says anything."""

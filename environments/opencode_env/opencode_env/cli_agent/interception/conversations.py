@@ -10,7 +10,7 @@ verifiers tells conversations apart by their texts alone, so that two of the sam
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
 from math import inf
@@ -174,8 +174,8 @@ class Forks:
         self._trace = trace
         self._leaves: dict[str, list[int]] = {}
         """The last answers of the branches of each conversation's newest section, the newest last."""
-        self._sections: dict[str, dict[str, Any]] = {}
-        """The one of each conversation that began last."""
+        self._sections: dict[str, dict[int | None, dict[str, Any]]] = {}
+        """Those of each conversation in order, by the number of the summary that each begins with."""
         self.first: dict[str, int] = {}
         """The first answer of each conversation, unless it had a summary before it."""
 
@@ -189,9 +189,9 @@ class Forks:
     def summarised(self, node: int, conversation: str, *, planned: bool) -> None:
         """Take up a summary of a conversation, which is planned or follows a refusal."""
         record = self._trace.info.setdefault(HISTORY_RECORD, {"forks": 0, "first": []})
-        sections = record.setdefault("sections", [])
-        if (section := self._sections.get(conversation)) is not None and section["summary"] is None:
-            sections += [] if section in sections else [section]
+        sections, first = record.setdefault("sections", []), self._known(conversation).get(None)
+        if first is not None and not any(one is first for one in sections):
+            sections.append(first)
         summary = {"conversation": conversation, "node": node, "planned": planned, "used": False}
         record.setdefault("summaries", []).append(summary)
 
@@ -215,21 +215,36 @@ class Forks:
     def _note_section(self, node: int, conversation: str, summary: int | None, tokens: int) -> None:
         """Note which section an answer is of; the first of one closes the branches of the one before. None begins with
         an older summary than the newest one does."""
-        record = self._trace.info.get(HISTORY_RECORD, {})
-        known = [one for one in record.get("sections", ()) if one["conversation"] == conversation]
-        newest = known[-1] if known else self._sections.get(conversation)
-        found = next((one for one in known if one["summary"] == summary), newest)
+        known, newest = self._known(conversation), self._newest(conversation)
+        found = known.get(summary, newest)
         begins = summary is not None and (newest is None or newest["summary"] is None or newest["summary"] < summary)
         if found is None or begins:
             sampled = [here for here in lineage(self._trace.nodes, node) if self._trace.nodes[here].sampled]
             first = node if begins else sampled[-1]
             found = {"conversation": conversation, "first": first, "summary": summary, "tokens": tokens}
-            self._sections[conversation] = found
+            known[summary] = found
         if begins:
+            record = self._trace.info[HISTORY_RECORD]
             record["summaries"][summary]["used"] = True
             record["sections"].append(found)
             self._leaves[conversation].clear()
         found.update(last=node, tokens=tokens or found["tokens"])
+
+    def _known(self, conversation: str) -> dict[int | None, dict[str, Any]]:
+        if conversation not in self._sections:  # the trace may have begun with what was played before
+            recorded = self._trace.info.get(HISTORY_RECORD, {}).get("sections", ())
+            own = {one["summary"]: one for one in recorded if one["conversation"] == conversation}
+            self._sections[conversation] = own
+        return self._sections[conversation]
+
+    def _newest(self, conversation: str) -> dict[str, Any] | None:
+        return next(reversed(self._known(conversation).values()), None)
+
+    def resumed(self, node: int, conversation: str, tokens: int) -> None:
+        """Take up the newest answer of a conversation that was played before, with the tokens of its prompt and of
+        itself."""
+        newest = self._newest(conversation)
+        self.committed(node, conversation, None if newest is None else newest["summary"], tokens)
 
     def last(self, conversation: str) -> int | None:
         """The node of the newest answer of a conversation."""
@@ -297,7 +312,7 @@ def _texts_where_they_differ(old: str, new: str) -> str:
     return f"{shown[1]} stands where {shown[0]} stood (from character {start})"
 
 
-_CONVERSATIONS = 100
+_BEGINNINGS = 100
 
 
 class Summaries:
@@ -312,29 +327,37 @@ class Summaries:
         refused for a full window; None: never."""
         self.prompt: Callable[[str], bool] = lambda text: True
         """Whether a system prompt is the one with which it asks."""
-        self._used: dict[str, float] = {}
+        self.used: dict[str, float] = {}
         """By conversation, the tokens of its newest answer and of what that was given to; inf: its newest call was
         refused for a full window."""
         self._keys: dict[str, str] = {}
         """By conversation, the key of the newest request for a summary that was due."""
+        self._served: dict[str, list[str]] = {}
+        """By conversation, the keys of those that are served."""
 
-    def asked(self, body: Mapping[str, Any], conversation: str, key: str) -> bool:
-        """Whether a request of the agent's own program asks for a summary that is due, once more included."""
+    def asked(self, body: Mapping[str, Any], conversation: str, key: str, until_end: ExitStack) -> bool:
+        """Whether a request of the agent's own program, which is served until then, asks for a summary that is due:
+        once more, but not beside another one of the conversation."""
         if self.at is None or key.partition(":")[2] != self.agent or body.get("tools"):
             return False
         if not self.prompt("\n".join(str(message.get("content")) for message in _system(body))):
             return False
-        if self._used.get(conversation, 0) >= self.at:
+        served = self._served.setdefault(conversation, [])
+        if self.used.get(conversation, 0) >= self.at and {*served} <= {key}:
             self._keys[conversation] = key
-        return self._keys.get(conversation) == key
+        if self._keys.get(conversation) != key:
+            return False
+        served.append(key)
+        until_end.callback(served.remove, key)
+        return True
 
     def planned(self, conversation: str) -> bool:
         """Whether the summary that is due follows no refusal."""
-        return self._used.get(conversation, 0) != inf
+        return self.used.get(conversation, 0) != inf
 
     def answered(self, conversation: str, tokens: float) -> None:
         """Take up how full an answer or a refusal (inf) leaves a conversation's window; 0: it was summarised."""
-        self._used[conversation] = tokens
+        self.used[conversation] = tokens
 
 
 class FixedPrompts:
@@ -348,17 +371,19 @@ class FixedPrompts:
         """The conversation of the first marked call, which comes before any program of the agent can run."""
         self._known: dict[str, dict[str, tuple[bytes, bytes]]] = {}
         """By conversation and agent the system messages and the tools, as JSON."""
+        self._beginnings: dict[tuple[bytes, bytes], tuple[bytes, bytes]] = {}
+        """Those that conversations have, each once; what would be one too many begins as the rollout did."""
 
     def hold(self, body: dict[str, Any], conversation: str, agent: str) -> bool:
         """Give the body of a chat request that bears the own program's mark, in place, what the conversation that it
         names began with, where that `agent` of the program's speaks; returns whether it had others."""
         self.first = self.first or conversation
-        if conversation not in self._known and len(self._known) >= _CONVERSATIONS:
-            return False
         begun, found = self._known.setdefault(conversation, {}), (to_json(_system(body)), to_json(body.get("tools")))
         if agent not in begun and agent not in self._side_agents:
             agent = next((name for name in begun if name not in self._side_agents), agent)
-        kept = begun.setdefault(agent, found)
+        if agent not in begun:
+            begun[agent] = self._begins(found)
+        kept = begun[agent]
         if kept == found:
             return False
         body["messages"][: len(_system(body))] = from_json(kept[0])
@@ -367,6 +392,11 @@ class FixedPrompts:
         if tools is not None:
             body["tools"] = tools
         return True
+
+    def _begins(self, found: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+        if len(self._beginnings) < _BEGINNINGS:
+            self._beginnings.setdefault(found, found)
+        return self._beginnings.get(found) or next(iter(self._beginnings.values()))
 
 
 def _system(body: Mapping[str, Any]) -> list[Any]:

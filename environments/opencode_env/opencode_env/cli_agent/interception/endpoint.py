@@ -208,7 +208,7 @@ class EndpointClient(Client):
         keys = keys_of(config)
         self.masking = Masking(keys) if keys else None
         self._inner = model_client(config)
-        self._limits = AnswerLimits(config)
+        self.limits = AnswerLimits(config)
         http = getattr(self._inner, "client", None)
         if isinstance(http, httpx.AsyncClient):
             http.event_hooks = {"response": [_keep_refusal, _make_whole]}
@@ -235,7 +235,7 @@ class EndpointClient(Client):
             return await self._inner.get_response(dialect, body, settings, session_id, turn, headers)
 
         async with self._asking(call, streamed=False):
-            response = await self._limits.ask(call, body, ask)
+            response = await self.limits.ask(call, body, ask)
             for step in call.gateway.steps(path.ANSWER):
                 response = step(call, response)
         return response
@@ -254,10 +254,10 @@ class EndpointClient(Client):
             content_type, came = "text/event-stream", call.events
             call.framed = came is not None
             if came is None and not streamed:
-                came = await self._limits.ask(call, body, lambda: self._whole(call, body, session_id, headers))
+                came = await self.limits.ask(call, body, lambda: self._whole(call, body, session_id, headers))
             elif came is None:
                 asked = partial(self._inner.relay, dialect, body, session_id=session_id, headers=headers)
-                reply = await self._limits.ask(call, body, asked)
+                reply = await self.limits.ask(call, body, asked)
                 content_type = call.content_type = reply.content_type
                 try:
                     came = await _read(call, reply, goes_on)

@@ -381,7 +381,7 @@ def _hold_beginning(call: Call) -> bool:
     if call.session is None or not call.is_chat or call.conversation is None or not call.caller.run:
         return False
     key, summaries = call.key or "", call.gateway.summaries
-    call.summarises = summaries.asked(call.body, call.conversation, key)
+    call.summarises = summaries.asked(call.body, call.conversation, key, call.until_end)
     agent = key.partition(":")[2]
     if agent == summaries.agent and not call.summarises:
         agent = ""

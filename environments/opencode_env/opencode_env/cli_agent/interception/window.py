@@ -151,12 +151,18 @@ class AnswerLimits:
             return option if call.is_main else None  # the sub model may be another
         if option != "auto":
             return None
-        if model not in self._windows:
-            self._windows[model] = await listed_window(self._config, model)
-            if self._windows[model] is None:
-                told = "the endpoint's list of models names no window of %s: --env.agent.harness.context-window N does"
-                logger.warning(told, model, extra=OF_THE_RUN)
-        return self._windows[model]
+        return self._windows[model] if model in self._windows else await self.listed(model)
+
+    async def listed(self, model: str) -> int | None:
+        """Tokens of the model's window by the endpoint's list, which is asked until it has named one."""
+        if (known := self._windows.get(model)) is not None:
+            return known
+        found = await listed_window(self._config, model)
+        if found is None and model not in self._windows:
+            told = "the endpoint's list of models names no window of %s: --env.agent.harness.context-window N does"
+            logger.warning(told, model, extra=OF_THE_RUN)
+        self._windows[model] = found
+        return found
 
 
 def _harness(call: Call) -> Any:
