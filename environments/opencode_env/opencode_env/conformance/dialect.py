@@ -21,7 +21,11 @@ _FILLERS: Mapping[str, JsonValue] = {"integer": 600, "number": 600, "boolean": F
 
 
 class Dialect(Protocol):
-    """The hooks that an agent's author gives the suite when the agent's tools do not tell (`--dialect MODULE:NAME`)."""
+    """The hooks that an agent's author gives the suite when the agent's tools do not tell (`--dialect MODULE:NAME`).
+
+    One whose agent summarises may have a further one, `forge() -> str`: the shell command with which a hostile agent
+    brings its own program to ask for a summary while the window has room.
+    """
 
     def command(self, request: ChatRequest, command: str) -> Reply | None:
         """The reply that makes the agent run a shell command; None when it has no way to run one."""

@@ -1,14 +1,15 @@
 """The rows of the suite, and what playing them left behind; every promise is then read from it.
 
-One row is one promise or a few: what its model says, and what happens to the sandbox around it. Up to three evaluations
+One row is one promise or a few: what its model says, and what happens to the sandbox around it. Up to four evaluations
 run at once, each from a home of its own, because most of their time is waiting: the rows, an endpoint that refuses
-connections, and one that is interrupted in the middle of its rollouts.
+connections, one that is interrupted in the middle of its rollouts, and one whose model has a small window.
 """
 
 import asyncio
 import contextlib
 import json
 import os
+import re
 import secrets
 import signal
 import sys
@@ -65,9 +66,13 @@ class SuiteRow:
         """The words in the prompt by which its requests are told."""
         return f"row {self.name}:"
 
+    @property
+    def prompt(self) -> str:
+        return f"{self.mark} do what the script says"
+
     def data(self, seconds: float) -> dict[str, Any]:
         timeout = {"agent": self.seconds or seconds, "setup": 90.0, "finalize": 90.0, "scoring": 90.0}
-        return {"id": self.name, "prompt": f"{self.mark} do what the script says", "timeout": timeout, **self.fields}
+        return {"id": self.name, "prompt": self.prompt, "timeout": timeout, **self.fields}
 
 
 def some_process(pattern: str) -> str:
@@ -196,9 +201,12 @@ class RowPolicy:
         self.streamed: dict[str, bool] = {}
         """Whether the agent asked for a stream, by row."""
 
+    def row_of(self, request: ChatRequest) -> SuiteRow | None:
+        return next((row for row in self._rows if any(row.mark in text for text in request.texts)), None)
+
     def __call__(self, request: ChatRequest, /) -> Reply:
         """The reply; a row that has ended gives its last one again."""
-        row = next((row for row in self._rows if any(row.mark in text for text in request.texts)), None)
+        row = self.row_of(request)
         if row is None:
             return Reply(text="I am a scripted model; this is not one of the suite's rows.")
         able = self._dialect.command(request, "true") is not None
@@ -209,6 +217,41 @@ class RowPolicy:
         reply = self._dialect.command(request, f": {COMMAND_MARK}; {move.command}") if move.command else None
         reply = reply or self._dialect.answer(request, move.text)
         return reply.model_copy(update={"faults": move.faults, "usage": move.usage})
+
+
+WINDOW = 20_000
+"""Tokens of the window of the model whose conversation outgrows it."""
+STEPS = 8
+"""Commands of that row, whose results together are longer than the window."""
+_STEP = re.compile("seq ([0-9]+)00000")
+_SUMMARISED = "in short"
+
+COMPACTING_ROWS = [SuiteRow("compacts"), SuiteRow("forges")]
+"""The rows of the run whose model has a small window."""
+
+
+class CompactingPolicy(RowPolicy):
+    """Fills the model's window, by what a request says of the steps before, and sums up where it is asked to."""
+
+    def __call__(self, request: ChatRequest, /) -> Reply:
+        row = self.row_of(request)
+        if row is None:
+            return super().__call__(request)
+        said, last = request.body.model_dump_json(), request.body.messages[-1]
+        step = max(map(int, _STEP.findall(said)), default=0)
+        command = self._dialect.command(request, f": {COMMAND_MARK}; seq {step + 1}00000 {step + 1}01400")
+        self.commands[row.name] = self.commands.get(row.name, False) or command is not None
+        asked = last.role == "user" and "summar" in last.text.lower() and _SUMMARISED not in last.text
+        if row.name == "forges":
+            command = None if COMMAND_MARK in said else self._forged(request)
+        elif command is None or asked:
+            return Reply(text=f"{row.mark} {_SUMMARISED}, seq {step}00000 was run.")
+        return command if command is not None and step < STEPS else self._dialect.answer(request, RIGHT)
+
+    def _forged(self, request: ChatRequest) -> Reply | None:
+        forge = getattr(self._dialect, "forge", None)
+        command = None if forge is None else f": {COMMAND_MARK}; {forge()}"
+        return None if command is None else self._dialect.command(request, command)
 
 
 _KEY_VARIABLE = "CONFORMANCE_PROVIDER_KEY"
@@ -371,7 +414,15 @@ async def _interrupted(stage: _Stage) -> RecordedEvaluation:
         return stage.evidence(await run.finish(_RUN_SECONDS), policy, model.requests)
 
 
-EVALUATIONS = {"main": _main, "dead": _dead, "interrupted": _interrupted}
+async def _compacting(stage: _Stage) -> RecordedEvaluation:
+    forges = hasattr(stage.subject.dialect, "forge")
+    rows = COMPACTING_ROWS if forges else COMPACTING_ROWS[:1]
+    policy = CompactingPolicy(rows, stage.subject.dialect)
+    async with ScriptedModel(policy, context_window=WINDOW) as model, stage.running(rows, model.base_url) as run:
+        return stage.evidence(await run.finish(_RUN_SECONDS), policy, model.requests)
+
+
+EVALUATIONS = {"main": _main, "dead": _dead, "interrupted": _interrupted, "compacting": _compacting}
 
 
 async def _kill_sandbox(stage: _Stage, policy: RowPolicy) -> None:

@@ -6,11 +6,13 @@ A promise that is broken says to the plugin's author what was seen instead.
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from verifiers.v1.trace import WireTrace
 
+from opencode_env.cli_agent.interception.conversations import HISTORY_RECORD
 from opencode_env.conformance.dialect import dialect_of
 from opencode_env.conformance.evidence import AgentSubject, Evaluations, RecordedEvaluation, gather_evidence
 from opencode_env.errors import CannotRun
@@ -138,6 +140,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Evaluations:
     """The evaluations and rows for which the chosen tests ask, made with the first of them."""
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    asked |= {"compacting"} if "compacted" in asked else set()
     rows = {row for item in request.session.items for mark in item.iter_markers("rows") for row in mark.args}
     try:
         return gather_evidence(request.config.stash[_SUBJECT], tmp_path_factory.mktemp("conformance"), asked, rows)
@@ -158,6 +161,25 @@ def dead(runs: Evaluations) -> RecordedEvaluation:
 @pytest.fixture(scope="session")
 def interrupted(runs: Evaluations) -> RecordedEvaluation:
     return runs.made["interrupted"]
+
+
+@pytest.fixture(scope="session")
+def compacted(runs: Evaluations) -> PlayedRow:
+    """Give the rollout whose conversation outgrows the window; skip where the agent makes no summary of one."""
+    played = PlayedRow(runs.made["compacting"], "compacts")
+    lengths = [len(request.body["messages"]) for request in played.evidence.asked("compacts")]
+    if all(before <= after for before, after in pairwise(lengths)):
+        assert played.ok, played.broken("A full window of the model is the policy's doing.")
+        pytest.skip(f"the agent makes no summary of a conversation that outgrows the window (stop {played.stop})")
+    return played
+
+
+@pytest.fixture(scope="session")
+def sections(compacted: PlayedRow) -> PlayedRow:
+    """Skip what is promised of sections where an agent's summaries are ordinary calls."""
+    if not compacted.trace or "sections" not in compacted.trace.info.get(HISTORY_RECORD, {}):
+        pytest.skip("the agent does not say which of its calls are summaries (`summary_agent` of its `echo_rules`)")
+    return compacted
 
 
 @pytest.fixture(scope="session")
