@@ -1,5 +1,6 @@
 """An engine with vLLM's token-in, token-out protocol that says what it is told, in other tokens than a tokenizer's."""
 
+import asyncio
 import json
 import random
 import re
@@ -33,7 +34,12 @@ class Says:
     spoil: Callable[[Choice], None] | None = None
     """What is wrong with the answer as it is sent."""
     refuses: str = ""
-    """Answered with status 400 and this message instead."""
+    """Answered with `status` and this message instead."""
+    status: int = 400
+    breaks: bool = False
+    """Whether the connection is closed in the middle of it."""
+    held: bool = False
+    """Whether it never comes."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,16 @@ class Call:
     def sequence(self) -> list[int]:
         """All of its tokens."""
         return [*self.prompt, *self.completion]
+
+
+async def _break_off(request: web.Request) -> web.Response:
+    """Close the connection behind the beginning of an answer."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "1000"})
+    await response.prepare(request)
+    await response.write(b'{"request_id": "request-')
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
 
 
 Policy = Callable[[str, str], Says]
@@ -119,7 +135,9 @@ class TokenEngine:
         self.asked += 1
         says = self._policy(model, self.text(prompt))
         if says.refuses:
-            return web.json_response({"error": {"message": says.refuses, "code": 400}}, status=400)
+            return web.json_response({"error": {"message": says.refuses, "code": says.status}}, status=says.status)
+        if says.held:
+            await asyncio.Event().wait()
         family = self._sub_family if model == SUB_MODEL else self._family
         stop = family.stop(says.text) if says.stops else ""
         completion = self.sample(says.text, self.asked)
@@ -134,6 +152,8 @@ class TokenEngine:
         ]
         reason = "stop" if says.stops else "length"
         choice = {"index": 0, "token_ids": completion, "logprobs": {"content": content}, "finish_reason": reason}
+        if says.breaks:
+            return await _break_off(request)
         if says.spoil is None:
             self.calls.append(Call(model, prompt, completion, logprobs))
         else:

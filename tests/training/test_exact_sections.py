@@ -24,18 +24,22 @@ def counting(times: int) -> list[Says]:
     return [Says(FAMILY.answer("Now.", one, bash(FAMILY, "true"), reasoning="Hm.")) for one in long]
 
 
-def assert_sections_exact(trace: AnyTrace, calls: list[Call], least: int) -> None:
-    """Each section and each summary is one branch, token for token; every call of the engine is in one of them."""
-    history, nodes = trace.info["history"], trace.nodes
-    assert (history["forks"], trace.num_branches) == (0, len(history["sections"]) + len(history["summaries"]))
-    assert [one["used"] for one in history["summaries"]] == [True] * len(history["summaries"])
+def assert_sections_exact(trace: AnyTrace, calls: list[Call], least: int, used: int | None = None) -> None:
+    """Each section and each summary is one branch, token for token; every call of the engine that was answered is in
+    one of them, or in the one branch of a conversation that was not summarised."""
+    history, nodes = {"forks": 0, "sections": [], "summaries": []} | trace.info.get("history", {}), trace.nodes
+    assert history["forks"] == 0
+    assert sum(one["used"] for one in history["summaries"]) == (len(history["summaries"]) if used is None else used)
     assert len(history["summaries"]) >= least
-    own = {call.node: engine for call, engine in zip(trace.calls, calls, strict=True)}
+    answered = [call for call in trace.calls if call.node is not None]
+    own = {call.node: engine for call, engine in zip(answered, calls, strict=True)}
     found: list[int] = []
-    for one in [
-        *history["sections"],
-        *({"first": each["node"], "last": each["node"]} for each in history["summaries"]),
-    ]:
+    parts = [*history["sections"], *({"first": one["node"], "last": one["node"]} for one in history["summaries"])]
+    ends = {one["last"] for one in parts}
+    parents = {node.parent for node in nodes}
+    plain = [{"first": 0, "last": at} for at in range(len(nodes)) if not {at} <= parents | ends]
+    assert len(trace.branches) == len(parts) + len(plain)
+    for one in [*parts, *plain]:
         path = [*lineage(nodes, one["last"])][::-1]
         trained = [node for node in path if nodes[node].sampled]
         assert trained == [node for node in trained if node >= one["first"]]
