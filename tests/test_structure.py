@@ -49,7 +49,7 @@ FLOORS = {
     "opencode_env.scripted_model": {"opencode_env.samples"},
     "opencode_env.samples": set[str](),
     "opencode_env.taskset": {"opencode_env.samples"},
-    "opencode_env.kept_turns": {"opencode_env.cli_agent"},
+    "opencode_env.kept_turns": {"opencode_env.cli_agent", "opencode_env.cluster"},
     "opencode_env.tool_backends": {"opencode_env.cli_agent", "opencode_env.listed_tools"},
     "opencode_env.user_simulation": {"opencode_env.cli_agent", "opencode_env.asked_user"},
     "opencode_env.agents.opencode": {

@@ -440,14 +440,14 @@ async def test_a_local_file_that_a_node_lacks_is_named_at_its_start(tmp_path: Pa
         }
     )
     assert files_read(config) == [str(tmp_path / "backends.yaml")]
-    order = {"versions": versions(), "files": [*files_read(config), str(tmp_path / "lacking")]}
+    order = {"token": None, "versions": versions(), "files": [*files_read(config), str(tmp_path / "lacking")]}
     answer = json.loads(await Worker().start(json.dumps(order).encode()))
     assert answer["refused"].endswith(f"must lie there too, at the same place: {tmp_path / 'lacking'}")
 
 
 async def test_a_node_with_another_version_is_refused_by_name() -> None:
     here = versions()
-    order = {"files": [], "versions": {**here, "opencode-env": "9.9", "verifiers": "8.8"}}
+    order = {"token": None, "files": [], "versions": {**here, "opencode-env": "9.9", "verifiers": "8.8"}}
     answer = json.loads(await Worker().start(json.dumps(order).encode()))
     assert answer["refused"] == (
         f"it has opencode-env {here['opencode-env']} instead of 9.9, verifiers {here['verifiers']} instead of 8.8"
@@ -504,7 +504,7 @@ def test_a_cluster_is_named_or_there_is_none(options: dict[str, str], words: str
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"cap": {"tokens": 10}}, "counted by one process"), ({"turns": {"keep": "kept"}}, "claimed by one process")],
+    [({"cap": {"tokens": 10}}, "counted by one process")],
 )
 def test_what_one_process_must_do_is_refused_on_a_cluster(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):

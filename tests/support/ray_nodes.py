@@ -126,6 +126,11 @@ class RayNode:
                             ports.add(int(words[1].rpartition(":")[2], 16))
         return sorted(ports)
 
+    @property
+    def worker_logs(self) -> list[str]:
+        """What its workers have written since it began."""
+        return [log.read_text(errors="replace") for log in self._sockets.glob("session_latest/logs/worker-*")]
+
     def kill(self, *words: str) -> None:
         """SIGKILL for what has one of these words in its command; of Ray's own programs, say."""
         for pid in self.pids(*words):

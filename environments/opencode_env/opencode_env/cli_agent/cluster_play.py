@@ -1,11 +1,13 @@
 """How an environment hands its episodes to a cluster, and takes them back."""
 
+import hashlib
 import json
 import logging
 import os
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,7 @@ def require_fit(features: Iterable[Feature], *, capped: bool) -> None:
         raise ValueError(f"--env.cluster.type ray plays in several processes: {'; '.join(reasons)}: {advice}")
 
 
-def cluster_of(env: Env[Any], box_memory: int | None) -> Cluster | None:
+def cluster_of(env: Env[Any], features: Iterable[Feature], box_memory: int | None) -> Cluster | None:
     """The cluster that plays an environment's episodes, not joined yet; None: this process plays them.
 
     Raises:
@@ -72,7 +74,10 @@ def cluster_of(env: Env[Any], box_memory: int | None) -> Cluster | None:
         "memory": options.memory and int(options.memory),
     }
     urls = [value for name, value in _settings(env.config) if name.endswith("url") and isinstance(value, str)]
-    return Cluster(options, RayEngine(options), json.dumps(order).encode(), urls)
+    source = hashlib.sha256(json.dumps(order).encode()).hexdigest()[:16]
+    claims = next(filter(None, (feature.claims() for feature in features)), None)
+    order["token"] = claims and str(claims.token)
+    return Cluster(options, RayEngine(options), json.dumps(order).encode(), urls, claims, source)
 
 
 def files_read(config: BaseModel) -> list[str]:
@@ -167,10 +172,11 @@ async def play_on(
     node = ""
     data = task.data.model_dump(mode="json", serialize_as_any=True)
     run = RunRequest(task_data=data, client=ctx.client, model=ctx.model, sampling=ctx.sampling).model_dump(mode="json")
-    request = json.dumps({"run": run, "env": _keys(ctx.client)}).encode()
     started, watched = time.monotonic(), Watched(on_trace, on_discard)
     try:
-        episode, node = await cluster.play(request, ctx.client.base_url, watched.change)
+        async with nullcontext() if cluster.claims is None else cluster.claims.playing() as claim:
+            request = json.dumps({"run": run, "env": _keys(ctx.client), "claim": claim}).encode()
+            episode, node = await cluster.play(request, ctx.client.base_url, watched.change)
     except ClusterError:
         raise
     except EnvError as error:

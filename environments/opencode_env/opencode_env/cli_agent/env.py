@@ -187,7 +187,7 @@ class CliAgentEnv(Env[ConfigT], Generic[ConfigT]):
         self._outcomes = outcomes_of(self._features)
         self._evaluation = Evaluation(self.config.probe, self.config.end_after_failures, self.config.cap)
         limited = config.agent.timeout.rollout is not None
-        self._cluster = cluster_of(self, self._box_memory())
+        self._cluster = cluster_of(self, self._features, self._box_memory())
         local = self._runs_locally() and self._cluster is None
         self._report = EvaluationReport(local=local, limited=limited, cap=self.config.cap)
         self._names: dict[int | None, str] = {}

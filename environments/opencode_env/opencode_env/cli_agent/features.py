@@ -14,6 +14,7 @@ from verifiers.v1.task import Task
 
 from opencode_env.cli_agent.outcomes import all_outcomes
 from opencode_env.cli_agent.rollout import Rollout
+from opencode_env.cluster.claims import Claims
 from opencode_env.compat import with_methods
 
 Run = Callable[[Task[Any, Any, Any]], Awaitable[object]]
@@ -34,6 +35,10 @@ class Feature:
     async def serving(self) -> AsyncIterator[None]:
         """Hold what all rollouts share, from the start of the environment to its stop."""
         yield
+
+    def claims(self) -> Claims | None:
+        """Return what a cluster's tries claim that write into a folder of all nodes; None: they write into none."""
+        return None
 
     def setup(self, agents: Agents) -> None:
         """Decide what becomes of the episode's seats, before anything runs."""

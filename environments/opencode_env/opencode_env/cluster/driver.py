@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import multiprocessing
 import os
@@ -20,6 +19,7 @@ from verifiers.v1.episode import WireEpisode
 from verifiers.v1.errors import EnvError
 from verifiers.v1.serve.delta import unpack
 
+from opencode_env.cluster.claims import Claims
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 
@@ -94,6 +94,10 @@ class Cluster:
     """What a worker is started with (see `Worker.start`)."""
     urls: Sequence[str] = ()
     """The endpoints that it names."""
+    claims: Claims | None = None
+    """Those that write into a folder of all nodes, if any does."""
+    source: str = ""
+    """What all processes of a server's pool have in common that play the same."""
     idle_seconds: float = WORKER_IDLE_SECONDS
     look_seconds: float = 5.0
     """So often the engine is asked which nodes leave."""
@@ -114,22 +118,23 @@ class Cluster:
         Raises:
             ClusterError: the cluster cannot be joined.
         """
-        await self.engine.connect()
-        looking = asyncio.create_task(self._look_for_leaving())
-        try:
-            yield
-        finally:
-            looking.cancel()
-            self._step_back()
-            if self._later is not None:
-                self._later.cancel()
-            for task in self._starting:
-                task.cancel()
-            await asyncio.gather(*self._starting, return_exceptions=True)
-            for worker in [*self._workers]:
-                self._end(worker)
-            await asyncio.gather(*self._ending, return_exceptions=True)
-            await self.engine.close()
+        with contextlib.nullcontext() if self.claims is None else self.claims.holding():
+            await self.engine.connect()
+            looking = asyncio.create_task(self._look_for_leaving())
+            try:
+                yield
+            finally:
+                looking.cancel()
+                self._step_back()
+                if self._later is not None:
+                    self._later.cancel()
+                for task in self._starting:
+                    task.cancel()
+                await asyncio.gather(*self._starting, return_exceptions=True)
+                for worker in [*self._workers]:
+                    self._end(worker)
+                await asyncio.gather(*self._ending, return_exceptions=True)
+                await self.engine.close()
 
     def require_reachable(self, url: str) -> None:
         """Refuse an endpoint, or one of the configuration, that means each node itself where there are several.
@@ -168,6 +173,8 @@ class Cluster:
                 async for kind, data in items:
                     if kind == "delta":
                         _show(watch, data)
+                    elif kind == "kept" and self.claims is not None:
+                        await asyncio.to_thread(_show, self.claims.kept, data)
         except (NodeLostError, NodeMemoryError) as error:
             self._forget(worker)
             raise type(error)(f"{started.place}: {error}") from error
@@ -246,8 +253,7 @@ class Cluster:
         parent = multiprocessing.parent_process()
         pool = os.getpid() if parent is None else parent.pid
         folder = private_directory(Path(tempfile.gettempdir()) / f"opencode-env-workers-{os.getuid()}")
-        source = id(self) if parent is None else hashlib.sha256(self.order).hexdigest()[:16]
-        return folder / f"{pool}-{source}-{name}"
+        return folder / f"{pool}-{id(self) if parent is None else self.source}-{name}"
 
     def _is_another_next(self) -> bool:
         if self._next is not None or (lock := try_lock(self._lock_file("next"))) is None:
@@ -348,11 +354,11 @@ class Cluster:
             task.add_done_callback(self._ending.discard)
 
 
-def _show(watch: Callable[[dict[str, Any]], None], data: bytes) -> None:
+def _show(watch: Callable[[Any], None], data: bytes) -> None:
     try:
         watch(unpack(data))
     except Exception as error:  # noqa: BLE001 - nothing that is only looked at ends a rollout
-        logger.warning("a change of a trace cannot be shown: %s: %s", type(error).__name__, error)
+        logger.warning("news of a rollout cannot be taken up: %s: %s", type(error).__name__, error)
 
 
 def _episode(kind: str, data: bytes) -> WireEpisode:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rollout_sandbox.confined.limits import ControlGroup, host_hierarchies
+from verifiers.v1.utils.logging import setup_logging
 
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Started
@@ -33,6 +34,7 @@ class RayWorker(Worker):
         """Start the environment, unless Ray's monitor could kill this process for what its sandboxes take."""
         import ray
 
+        setup_logging()  # to the worker's log
         # Where memory is short Ray has the kernel end workers first: what one sandbox runs is to be, not all of them.
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("0")

@@ -26,6 +26,7 @@ from verifiers.v1.serve.types import RunRequest
 from verifiers.v1.trace import Trace
 from verifiers.v1.utils.generic import concrete_type
 
+from opencode_env.cluster.claims import Claim
 from opencode_env.own_packages import OWN_PACKAGES
 
 _NEWS_SECONDS = 2.0
@@ -78,8 +79,9 @@ class Worker:
         """Build and start the environment that the driver describes; the answer says where this is, or what is wrong.
 
         Args:
-            order: JSON: `versions`, `cwd`, `files` (paths that must be there), `env` (variables), `cpus`, `kind`
-                (module and name of the environment's class) and `config`.
+            order: JSON: `versions`, `cwd`, `token` (a file of the driver's in a folder of all nodes, or None), `files`
+                (paths that must be there), `env` (variables), `cpus`, `kind` (module and name of the environment's
+                class) and `config`.
         """
         asked = json.loads(order)
         here = {"pid": os.getpid()}
@@ -92,6 +94,8 @@ class Worker:
         return json.dumps(here).encode()
 
     async def _start(self, asked: dict[str, Any]) -> None:
+        if asked["token"] is not None and not (token := Path(asked["token"])).exists():
+            raise FileNotFoundError(f"--env.turns.keep: {token.parent} is not one that it shares with the driver")
         if missing := [file for file in asked["files"] if not Path(file).exists()]:
             raise FileNotFoundError(f"local files must lie there too, at the same place: {', '.join(missing)}")
         os.environ.update(asked["env"])
@@ -120,15 +124,15 @@ class Worker:
         """Play one episode of a task, and show how its traces grow.
 
         Args:
-            request: JSON: `run` (a `RunRequest`) and `env` (variables).
+            request: JSON: `run` (a `RunRequest`), `env` (variables) and `claim` (of `Claims.playing`, or None).
 
         Yields:
-            `delta`, at most one each two seconds: a packed change of a trace, as an environment server streams it, to
-            look at; at last `episode`, the packed whole, or `failed`, why there is none. No exception, which an engine
-            would pickle.
+            `delta`, every two seconds: a packed change of a trace, as an environment server streams it, to look at;
+            `kept`, what `Claims.kept` takes, packed; at last `episode`, the packed whole, or `failed`, why there is
+            none. No exception, which an engine would pickle.
         """
         env, live, changed = self._env, list[Trace[Any, Any, Any]](), asyncio.Event()
-        news: list[bytes] = []
+        news: list[tuple[str, bytes]] = []
         assert env is not None
 
         def minted(trace: Trace[Any, Any, Any]) -> None:
@@ -136,7 +140,7 @@ class Worker:
             trace.watch(lambda _: changed.set())
 
         async def send(delta: dict[str, Any]) -> None:
-            news.append(pack(delta))
+            news.append(("delta", pack(delta)))
 
         streamer = DeltaStreamer(lambda: live, send)
         try:
@@ -144,20 +148,24 @@ class Worker:
             os.environ.update(given["env"])
             asked = RunRequest.model_validate(given["run"])
             kind = type(env.taskset).task_type()
-            task = kind(kind.data_type().model_validate(asked.task_data), env.config.taskset.task)
+            task: Any = kind(kind.data_type().model_validate(asked.task_data), env.config.taskset.task)
             context = ModelContext(client=asked.client, model=asked.model, sampling=asked.sampling)
+            if given["claim"]:
+                task.claim = Claim(**given["claim"], tell=lambda turn: news.append(("kept", pack(turn))))
             playing = asyncio.create_task(env.run_episode(task, context, on_trace=minted, on_discard=live.remove))
             self._playing.add(playing)
             playing.add_done_callback(self._playing.discard)
             try:
-                while not (await asyncio.wait([playing], timeout=_NEWS_SECONDS))[0]:
-                    if changed.is_set():
+                ended = set[asyncio.Task[Any]]()
+                while not ended:
+                    ended, _ = await asyncio.wait([playing], timeout=_NEWS_SECONDS)
+                    if changed.is_set() and not ended:
                         changed.clear()
                         # Half a surrogate, or a number of no 64 bits: the whole has none any more.
                         with contextlib.suppress(Exception):
                             await streamer.flush()
                     while news:
-                        yield "delta", news.pop(0)
+                        yield news.pop(0)
             finally:
                 if not playing.cancelling():  # `stop` may have had it
                     playing.cancel()

@@ -70,6 +70,7 @@ from opencode_env.cli_agent.interception.gateway import Call, Gateway
 from opencode_env.cli_agent.interception.request_steps import commit, require_place
 from opencode_env.cli_agent.rollout import Rollout, RolloutFeature, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
+from opencode_env.cluster.claims import CLAIM, Claim, Claims
 from opencode_env.kept_turns.continued import BRANCH, FILLED, SUB, Continued, trace_state
 
 logger = logging.getLogger("verifiers.v1.opencode_env.kept_turns")
@@ -186,7 +187,8 @@ class Kind:
 
 class RolloutTurns(RolloutFeature):
     """The kept turns of one rollout: those that it leaves, and the one that it goes on from, if any. `disk` is what all
-    rollouts of this process keep; `claimed` its folder and the lock of that, where it is not one of its own."""
+    rollouts of this process keep; `claimed` its folder and the lock of that, where it is not one of its own; `claim`
+    that of its try on a cluster."""
 
     def __init__(
         self,
@@ -195,6 +197,7 @@ class RolloutTurns(RolloutFeature):
         disk: DiskUse | None,
         continued: Continued | None = None,
         claimed: Sequence[Any] = (None, None),
+        claim: Claim | None = None,
     ) -> None:
         self.kind = kind
         self.continued = continued
@@ -202,6 +205,7 @@ class RolloutTurns(RolloutFeature):
         self._disk = disk
         self._folder: Path | None = claimed[0]
         self._lock: int | None = claimed[1]
+        self._claim = claim
         self._box: SandboxAbilities | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._last_turn = 0 if continued is None else continued.turn.turn - (not continued.resumed)
@@ -235,6 +239,7 @@ class RolloutTurns(RolloutFeature):
         try:
             if self._folder is None:
                 private_directory(private_directory(self._disk.folder) / trace.id)
+                private_directory(_own(folder, self._claim))
                 self._lock = try_lock(folder / LOCK)
         except OSError as error:
             self._disk = None
@@ -333,7 +338,8 @@ class RolloutTurns(RolloutFeature):
     async def _keep(self, box: SandboxAbilities, place: Path, manifest: KeptTurn, state: dict[str, Any]) -> None:
         begun = time.monotonic()
         assert self._disk is not None
-        partial = place.with_name(f".{place.name}")
+        partial = self._partial(place.name)
+        counted = self._disk.added if self._claim is None else self._claim.kept
         try:
             await asyncio.to_thread(_begin, partial)
             if manifest.unrestorable is None:
@@ -343,7 +349,7 @@ class RolloutTurns(RolloutFeature):
                 self._last_files = place / FILES
             self._kept += 1
             self._held_seconds += manifest.held_seconds
-            await asyncio.to_thread(self._disk.added, place, manifest.unrestorable is None)
+            await asyncio.to_thread(counted, place, manifest.unrestorable is None)
         except Exception as error:  # noqa: BLE001 - the rollout goes on without the turn
             self._last_files = None  # it may be gone
             self._note(f"turn {manifest.turn}: {error}")
@@ -377,6 +383,11 @@ class RolloutTurns(RolloutFeature):
             await asyncio.sleep(delay)
             delay *= 2
 
+    def _partial(self, name: str) -> Path:
+        """A place for what is not whole yet; on a cluster none once another try has the rollout."""
+        assert self._folder is not None
+        return _own(self._folder, self._claim) / f".{name}"
+
     def _note(self, what: str) -> None:
         """Say of something that it was not kept."""
         assert self._trace is not None
@@ -386,7 +397,7 @@ class RolloutTurns(RolloutFeature):
     async def _note_answer(self, call: Call, place: Path) -> None:
         """Note the stream that answered the call of a kept turn, before the agent gets it."""
         try:
-            await asyncio.to_thread(_write_answer, place, call.events or [])
+            await asyncio.to_thread(_write_answer, self._partial(ANSWER_FILE), place, call.events or [])
         except OSError as error:
             logger.warning("the answer of kept turn %s was not noted: %s", place, error)
 
@@ -406,10 +417,12 @@ class RolloutTurns(RolloutFeature):
         if self._folder is None or not self._folder.is_dir():
             return
         try:
-            (self._folder / ENDED).touch(mode=0o600)
+            self._partial(ENDED).touch(mode=0o600)
+            self._partial(ENDED).rename(self._folder / ENDED)
         except OSError as error:  # the disk is full; a rollout without a lock is not gone back to either
             logger.warning("the end of %s was not noted: %s", self._folder, error)
-            (self._folder / LOCK).unlink(missing_ok=True)
+            with suppress(OSError):  # it is another try's
+                (self._folder / LOCK).rename(self._partial(LOCK))
 
     def close(self) -> None:
         """Let go of its folder. Idempotent."""
@@ -426,9 +439,12 @@ def request_digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(to_json({name: body.get(name) for name in ("messages", "tools")})).hexdigest()
 
 
-def _write_answer(place: Path, events: list[bytes]) -> None:
+def _own(folder: Path, claim: Claim | None) -> Path:
+    return folder if claim is None else folder / claim.name
+
+
+def _write_answer(partial: Path, place: Path, events: list[bytes]) -> None:
     if events and place.is_dir():  # else there was none, or the turn was not kept
-        partial = place / f".{ANSWER_FILE}"
         partial.write_bytes(pack(events))
         partial.rename(place / ANSWER_FILE)
 
@@ -443,9 +459,12 @@ def _finish(partial: Path, place: Path, manifest: KeptTurn, row: Mapping[str, An
     (partial / ROW).write_text(json.dumps(row))
     (partial / TRACE).write_bytes(pack(state))
     manifest.write(partial)
+    old = partial.with_suffix(".old")
+    shutil.rmtree(old, ignore_errors=True)
     if place.exists():
-        shutil.rmtree(place)
+        place.rename(old)
     partial.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def require_keepable(config: TurnsConfig, runtime: Any, harness: Any, *, confined: bool) -> None:
@@ -500,9 +519,12 @@ class KeptTurns(Feature):
         self._disk: DiskUse | None = None
         self._since = time.time()
 
-    def one_process(self) -> str:
-        """Turns are kept: whether a rollout was left is told by locks and times of one machine."""
-        return "" if self._options.keep is None else "kept turns (--env.turns.keep) are claimed by one process"
+    def claims(self) -> Claims | None:
+        """Return what tries claim that keep turns, if any are kept; what all keep has one limit."""
+        if self._options.keep is None:
+            return None
+        folder = self._options.keep.absolute()
+        return Claims(folder, DiskUse(folder, self._options.max_disk))
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -552,6 +574,7 @@ class KeptTurns(Feature):
 
     async def _turns_of(self, task: Task[Any, Any, Any], agent: Agent, kind: str) -> RolloutTurns | None:
         row: TurnRow | None = getattr(task.data, "kept_turn", None)
+        claim: Claim | None = getattr(task, "claim", None)
         if row is None and self._disk is None:
             return None
         others = [seat for name, seat in agent_config_fields(self._config).items() if name != "agent"]
@@ -559,12 +582,12 @@ class KeptTurns(Feature):
         if row is not None and not getattr(agent.harness, "CONTINUES_TURNS", False):
             raise TaskError(f"harness {agent.harness.config.id!r} cannot go on from the kept turn {row.kept_turn}")
         if self._disk is not None:
-            found = await asyncio.to_thread(_claim, self._disk.folder, known, self._since)
+            found = await asyncio.to_thread(_claim, self._disk.folder, known, self._since, claim)
             if found is not None:
                 continued, *claimed = found
-                return RolloutTurns(known, self._options, self._disk, continued, claimed)
+                return RolloutTurns(known, self._options, self._disk, continued, claimed, claim)
         named = None if row is None else await asyncio.to_thread(Continued.named, row, known.facts.versions, kind)
-        return RolloutTurns(known, self._options, self._disk, named)
+        return RolloutTurns(known, self._options, self._disk, named, claim=claim)
 
 
 def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: Sequence[AgentConfig]) -> Kind:
@@ -595,23 +618,64 @@ def _kind(task: Task[Any, Any, Any], agent: Agent, env: str, kind: str, others: 
     )
 
 
-def _claim(folder: Path, kind: Kind, since: float) -> tuple[Continued, Path, int] | None:
+def _claim(folder: Path, kind: Kind, since: float, claim: Claim | None = None) -> tuple[Continued, Path, int] | None:
     """An unfinished rollout of the same task and settings, with the lock that says that it is ours."""
     for rollout in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if not _is_left(rollout, since) or not _is_same(rollout, kind) or (lock := try_lock(rollout / LOCK)) is None:
+        if not _is_left(rollout, since, claim) or not _is_same(rollout, kind):
             continue
-        if _is_left(rollout, since) and (continued := _last(rollout, kind)) is not None:
+        if (lock := _take(rollout, claim)) is None:
+            continue
+        if _is_left(rollout, since, claim) and (continued := _last(rollout, kind)) is not None:
             os.utime(rollout / LOCK)
             return continued, rollout, lock
         os.close(lock)
     return None
 
 
-def _is_left(rollout: Path, since: float) -> bool:
+def _is_left(rollout: Path, since: float, claim: Claim | None) -> bool:
     try:
-        return not (rollout / ENDED).exists() and (rollout / LOCK).stat().st_mtime < since
+        began = (rollout / LOCK).stat().st_mtime
+        left = began < since if claim is None else _are_over(_marks(rollout), claim)
+        return left and not (rollout / ENDED).exists()
     except OSError:
         return False
+
+
+def _take(rollout: Path, claim: Claim | None) -> int | None:
+    """Become the one that writes into a rollout's folder: its lock, or None where another was first.
+
+    The try that left it may play on, on a node that is cut off. What it writes comes into the folder from one of its
+    claim's name, which is gone then. Of several that take the rollout up only one can rename that.
+    """
+    marks = _marks(rollout)
+    if not _are_over(marks, claim):
+        return None
+    if claim is None or not marks:
+        lock = try_lock(rollout / LOCK)
+        if lock is None:
+            return None
+        private_directory(_own(rollout, claim))
+    else:
+        own = private_directory(_own(rollout, claim))
+        try:
+            marks[0] = marks[0].rename(own / marks[0].name)
+        except FileNotFoundError:
+            own.rmdir()
+            return None
+        lock = try_lock(own / LOCK)  # the other may be held on its node
+        (own / LOCK).rename(rollout / LOCK)
+    for mark in marks:
+        while mark.exists():  # as long as somebody writes there
+            shutil.rmtree(mark, ignore_errors=True)
+    return lock
+
+
+def _marks(rollout: Path) -> list[Path]:
+    return sorted(rollout.glob(f"{CLAIM}*"))
+
+
+def _are_over(marks: Sequence[Path], claim: Claim | None) -> bool:
+    return claim is None or all(claim.may_follow(mark.name) for mark in marks)
 
 
 def _is_same(rollout: Path, kind: Kind) -> bool:

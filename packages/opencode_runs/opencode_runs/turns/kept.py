@@ -12,7 +12,7 @@
 
 An agent has filled it. Every name in it that the host opens was made by the host; paths of the agent are
 text inside `files/index.gz`, and nothing is executed or unpacked outside a sandbox. A folder whose name begins with a
-dot is not whole and is never read.
+dot is not whole and is never read: on a cluster one for each try, in which what it is still writing lies.
 """
 
 import json

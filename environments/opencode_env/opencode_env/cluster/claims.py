@@ -1,0 +1,119 @@
+"""Who may write into a folder that all nodes share: each try to play a rollout has a claim, and a later one takes over.
+
+A claim is named by its driver. It is over when that driver has lost the try, or has ended: no clock is asked, and no
+node that may be cut off.
+"""
+
+import asyncio
+import fcntl
+import itertools
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from rollout_sandbox.file_lock import private_directory, try_lock
+
+from opencode_env.errors import ClusterError, NodeLostError
+
+CLAIM = ".claim-"
+"""How the name of a claim begins; in a folder of that name lies what its try has not finished writing."""
+_DRIVER = ".driver-"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The claim of one try, where it is played."""
+
+    name: str
+    living: Sequence[str]
+    """The drivers that had not ended when it began."""
+    lost: Sequence[str]
+    """The claims of tries that its driver had lost by then."""
+    tell: Callable[[Sequence[Any]], object]
+    """Has the driver be told of a turn that was kept."""
+
+    def kept(self, place: Path, restorable: bool) -> None:
+        """Have a turn that was kept there be counted."""
+        self.tell([self.name, str(place), restorable])
+
+    def may_follow(self, other: str) -> bool:
+        """Whether the claim of this name is over, or is this one."""
+        driver = other.removeprefix(CLAIM).partition("-")[0]
+        return other in (self.name, *self.lost) or driver not in self.living
+
+
+class Disk(Protocol):
+    """Limits what all tries keep."""
+
+    running: set[Path]
+
+    def added(self, place: Path, restorable: bool) -> None: ...
+
+
+class Claims:
+    """The claims of this process's tries, whose driver it is; `disk` is what they keep in `folder`."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self._folder, self._disk = folder, disk
+        self._driver = secrets.token_hex(8)
+        self.token = folder / f"{_DRIVER}{self._driver}"
+        """A file by which a node shows that it sees the folder; it is locked until this process has ended."""
+        self._lost, self._numbers = list[str](), itertools.count(1)
+        self._folders: dict[str, Path] = {}
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Be a living driver.
+
+        Raises:
+            ClusterError: the folder cannot be made or written.
+        """
+        lock = None
+        try:
+            private_directory(self._folder)
+            while lock is None:  # another driver looks at it
+                lock = try_lock(self.token)
+        except OSError as error:
+            raise ClusterError(f"--env.turns.keep: {error}: name a folder that can be made and written") from None
+        try:
+            yield
+        finally:
+            self.token.unlink(missing_ok=True)
+            os.close(lock)
+
+    @asynccontextmanager
+    async def playing(self) -> AsyncIterator[dict[str, Any]]:
+        """Have a try be played, with the claim that its worker is told; a `NodeLostError` says that it was lost."""
+        name = f"{CLAIM}{self._driver}-{next(self._numbers)}"
+        try:
+            yield {"name": name, "living": await asyncio.to_thread(self._living), "lost": [*self._lost]}
+        except NodeLostError:
+            self._lost.append(name)
+            raise
+        finally:
+            folder = self._folders.pop(name, None)
+            if folder is not None and name not in self._lost:
+                self._disk.running.discard(folder)
+
+    def kept(self, told: Sequence[Any]) -> None:
+        """Count a turn that a try has kept, as `Claim.kept` told it (blocking)."""
+        name, place, restorable = told
+        self._folders[name] = Path(place).parent
+        self._disk.running.add(Path(place).parent)
+        self._disk.added(Path(place), restorable)
+
+    def _living(self) -> list[str]:
+        return [token.name.removeprefix(_DRIVER) for token in self._folder.glob(f"{_DRIVER}*") if _is_held(token)]
+
+
+def _is_held(lock: Path) -> bool:
+    with suppress(FileNotFoundError), lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
