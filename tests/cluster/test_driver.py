@@ -447,7 +447,11 @@ async def test_a_local_file_that_a_node_lacks_is_named_at_its_start(tmp_path: Pa
 
 async def test_a_node_with_another_version_is_refused_by_name() -> None:
     here = versions()
-    order = {"token": None, "files": [], "versions": {**here, "opencode-env": "9.9", "verifiers": "8.8"}}
+    order: dict[str, Any] = {
+        "token": None,
+        "files": [],
+        "versions": {**here, "opencode-env": "9.9", "verifiers": "8.8"},
+    }
     answer = json.loads(await Worker().start(json.dumps(order).encode()))
     assert answer["refused"] == (
         f"it has opencode-env {here['opencode-env']} instead of 9.9, verifiers {here['verifiers']} instead of 8.8"

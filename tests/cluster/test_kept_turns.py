@@ -228,10 +228,10 @@ async def test_a_node_that_is_cut_off_and_plays_on_cannot_write_into_its_rollout
         await until(lambda: bool(sleeping(other)) or run.process.poll() is not None)
         (rollout,) = [one for one in folder.iterdir() if one.is_dir()]
         before = sorted(rollout.rglob("*"))
-        os.kill(*sleeping(cut_off), signal.SIGKILL)  # its agent asks for the third turn
+        os.kill(sleeping(cut_off)[0], signal.SIGKILL)  # its agent asks for the third turn
         await until(lambda: any("did not keep turn 3" in log for log in cut_off.worker_logs))
         assert sorted(rollout.rglob("*")) == before
-        os.kill(*sleeping(other), signal.SIGKILL)
+        os.kill(sleeping(other)[0], signal.SIGKILL)
         finished = await run.finish()
     assert finished.exit_code == 0, finished.log
     (episode,) = finished.episodes
