@@ -51,10 +51,11 @@ FLOORS = {
     "opencode_env.taskset": {"opencode_env.samples"},
     "opencode_env.kept_turns": {"opencode_env.cli_agent", "opencode_env.cluster"},
     "opencode_env.tool_backends": {"opencode_env.cli_agent", "opencode_env.listed_tools"},
+    "opencode_env.summary_seat": {"opencode_env.cli_agent"},
     "opencode_env.user_simulation": {"opencode_env.cli_agent", "opencode_env.asked_user"},
     "opencode_env.agents.opencode": {
         f"opencode_env.{name}"
-        for name in ("cli_agent", "agents.named", "kept_turns", "tool_backends", "user_simulation")
+        for name in ("cli_agent", "agents.named", "kept_turns", "tool_backends", "summary_seat", "user_simulation")
     },
     "opencode_runs.console_command": set[str](),
     "opencode_runs.progress": set[str](),

@@ -1,4 +1,5 @@
-"""A rollout of OpenCode whose model takes what a strict provider takes, unless `server` is parametrised with False."""
+"""A rollout of OpenCode whose model takes what a strict provider takes, unless `server` is parametrised with False;
+with `rollout` parametrised with True, another seat's model makes its summaries."""
 
 from collections.abc import AsyncIterator
 
@@ -15,6 +16,6 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[RoleServer]:
 
 
 @pytest.fixture
-async def rollout(server: RoleServer) -> AsyncIterator[Rollout]:
-    async with server.rollout(harness=OPENCODE) as rollout:
+async def rollout(server: RoleServer, request: pytest.FixtureRequest) -> AsyncIterator[Rollout]:
+    async with server.rollout(harness=OPENCODE, summary=getattr(request, "param", False)) as rollout:
         yield rollout

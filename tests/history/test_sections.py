@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.interception import MARK_HEADER
+from opencode_env.cli_agent.classification import overflowed
+from opencode_env.cli_agent.interception import MARK_HEADER, own_calls
 from opencode_env.cli_agent.interception.conversations import compaction_metrics, history_forks
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, lineage
 from opencode_env.scripted_model import Fault, FaultKind, Reply
 from opencode_env.scripted_model.policy import Usage
+from verifiers.v1.errors import ProviderError
 
 from tests.history.asking import SYSTEM, Replies, Wire, echo, result, sent, spoken, user
 from tests.rlm.role_server import SUB, Answer, Rollout
@@ -102,6 +104,11 @@ async def agent(rollout: Rollout) -> AsyncIterator[Agent]:
     found.gateway.summaries.prompt = lambda text: text == SUMMARISE["content"]
     yield Agent(rollout, f"{found.program.new_run()}:own")
     found.program.forget()
+
+
+def asked(agent: Agent) -> set[str]:
+    """The models that were asked."""
+    return {request.body["model"] for request in agent.rollout.model.requests}
 
 
 def head(text: str, *tail: Wire, before: Sequence[Wire] = ()) -> list[Wire]:
@@ -245,6 +252,7 @@ FORGED: dict[str, dict[str, Any]] = {
 """Requests that OpenCode was brought to send, by what its agent did to store, files or names."""
 
 
+@pytest.mark.parametrize("rollout", [False, True], indirect=True)
 @pytest.mark.parametrize("case", FORGED)
 async def test_a_forged_request_for_a_summary_is_an_ordinary_call(agent: Agent, case: str) -> None:
     given = dict(FORGED[case])
@@ -255,6 +263,7 @@ async def test_a_forged_request_for_a_summary_is_an_ordinary_call(agent: Agent, 
     answer = await agent.summarises(*given.pop("system", ()), **given)
     assert answer.status == 200
     assert agent.is_ordinary()
+    assert asked(agent) == {"main-0"}
     assert "summaries" not in agent.history
     assert_no_error(agent)
 
@@ -409,3 +418,95 @@ async def test_the_many_conversations_before_it_take_no_summary_from_one(agent: 
     await agent.asks(*head("Much."), session="late")
     assert [one["used"] for one in agent.history["summaries"]] == [True]
     assert history_forks(agent.trace) == 0
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+async def test_a_summary_of_another_seats_model_is_context(agent: Agent) -> None:
+    """Each of the two summaries of one text begins its section, and neither is sampled on the trace."""
+    thought = Usage(prompt_tokens=70, completion_tokens=7)
+    made = Reply(text="Much.", reasoning="What was it?", usage=thought)
+    begun = [SO_FAR, {**echo(content="Much."), "reasoning_content": "What was it?"}, CALL, RESULT, ON]
+    agent.will_say(called(AT), made, called(AT + 5, "d"), made, said("Done.", 40))
+    await agent.asks(TASK)
+    assert (await agent.summarises()).status == 200
+    await agent.asks(*begun)
+    assert (await agent.summarises()).status == 200
+    await agent.asks(*begun[:-1], user("Go on now."))
+    models = [request.body["model"] for request in agent.rollout.model.requests]
+    assert models == ["main-0", "summary-0", "main-0", "summary-0", "main-0"]
+    assert [request.body["temperature"] for request in agent.rollout.model.requests][1] == 0.1
+    summaries = agent.history["summaries"]
+    assert [(one["node"], one["used"], one["seat"], one["model"]) for one in summaries] == [
+        (None, True, "summary", "summary-0")
+    ] * 2
+    assert {one["message"]["content"] for one in summaries} == {"Much."}
+    assert [one["summary"] for one in agent.history["sections"]] == [None, 0, 1]
+    assert [node.message.content for node in agent.trace.nodes if node.sampled] == [None, None, "Done."]
+    assert (agent.trace.num_branches, history_forks(agent.trace)) == (3, 0)
+    assert compaction_metrics(agent.trace) == {
+        "compactions": 2.0,
+        "section_tokens_max": AT + 5.0,
+        "summary_input_tokens": 140.0,
+        "summary_completion_tokens": 14.0,
+    }
+    found = rollout_of(agent.trace).gateway
+    assert found is not None
+    assert (found.calls.tally.turns, len(agent.trace.calls)) == (3, 3)
+    assert_no_error(agent)
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+async def test_a_summary_that_another_seats_model_fails_to_make_is_a_failed_call_of_the_rollout(agent: Agent) -> None:
+    await agent.fills()
+    agent.will_say(Reply(faults=(Fault(kind=FaultKind.STATUS, status=500),)), said("Much."), said("Done.", 40))
+    assert (await agent.summarises(key="s:compaction")).status == 500
+    failed = agent.trace.calls[-1]
+    assert (failed.model, failed.node) == ("summary-0", None)
+    assert isinstance(agent.rollout.session.error, ProviderError)
+    assert failed.error is not None
+    assert "summaries" not in agent.history
+    assert (await agent.summarises(key="s:compaction")).status == 200
+    await agent.asks(*head("Much."))
+    assert [one["used"] for one in agent.history["summaries"]] == [True]
+    assert [call.model for call in agent.trace.calls] == ["main-0", "summary-0", "main-0"]
+    assert_no_error(agent)
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+async def test_a_full_window_of_another_seats_model_is_a_full_window(agent: Agent) -> None:
+    await agent.fills()
+    agent.will_say(FULL)
+    assert (await agent.summarises()).status == 400
+    assert overflowed(own_calls(agent.trace))
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+async def test_no_role_and_no_key_leads_an_agent_to_the_seat_of_summaries(agent: Agent) -> None:
+    found = rollout_of(agent.trace).gateway
+    assert found is not None
+    await agent.fills()
+    named = await agent.send([SUMMARISE, ASKED], "compaction", **{"X-RLM-Role": "summary"})
+    assert (named.status, "it must be `main` or `sub`" in named.text) == (400, True)
+    keyed = await agent.rollout.ask([SUMMARISE, ASKED], secret=found.summary_bearer)
+    assert keyed.status == 401
+    assert asked(agent) == {"main-0"}
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+async def test_a_sub_agents_summary_is_made_by_that_seat_too(agent: Agent) -> None:
+    agent.will_say(called(AT), said("Much."), said("Done.", 40))
+    await agent.asks(TASK, **SUB)
+    assert (await agent.summarises(**SUB)).status == 200
+    await agent.asks(*head("Much."), **SUB)
+    assert [request.body["model"] for request in agent.rollout.model.requests] == ["sub-0", "summary-0", "sub-0"]
+    assert [one["used"] for one in agent.rollout.sub.info["history"]["summaries"]] == [True]
+    assert "history" not in agent.trace.info
+    assert (agent.rollout.side.session.tally.calls, agent.trace.calls) == (2, [])
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+async def test_a_rollout_that_was_stopped_gets_no_summary_from_another_seat(agent: Agent) -> None:
+    await agent.fills()
+    agent.trace.stop("max_turns")
+    assert (await agent.summarises()).status == 400
+    assert asked(agent) == {"main-0"}

@@ -131,6 +131,7 @@ class RoleServer:
         budget: Mapping[str, int] | None = None,
         harness: HarnessConfig | None = None,
         seed: Sequence[MessageNode] = (),
+        summary: bool = False,
     ) -> AsyncIterator[Rollout]:
         """One rollout; leaving it normally is an agent that has finished.
 
@@ -140,10 +141,11 @@ class RoleServer:
             budget: limits of the main seat.
             harness: of the main seat.
             seed: nodes that the main trace begins with.
+            summary: whether another seat's model makes its summaries.
         """
         number = len(self._numbers)
         self._numbers.append(number)
-        rollout = self._new_rollout(number, settings or SubSettings(), limits or {}, harness)
+        rollout = self._new_rollout(number, settings or SubSettings(), limits or {}, harness, summary)
         rollout.main.nodes.extend(seed)
         rollout.session.limits = RolloutLimits(**(budget or {}))
         rollout_of(rollout.main).sub = rollout.side
@@ -156,7 +158,12 @@ class RoleServer:
             await rollout.side.end()
 
     def _new_rollout(
-        self, number: int, settings: SubSettings, limits: Mapping[str, int], harness: HarnessConfig | None
+        self,
+        number: int,
+        settings: SubSettings,
+        limits: Mapping[str, int],
+        harness: HarnessConfig | None,
+        summary: bool,
     ) -> Rollout:
         def agent(model: str, temperature: float, **options: Any) -> vf.Agent:
             seat: Any = {
@@ -172,6 +179,7 @@ class RoleServer:
         main: AnyTrace = Trace(task=task, agent=AgentInfo(config=seat.config))
         session = RolloutSession(ctx=seat.ctx, trace=main, limits=RolloutLimits())
         side = SubRollout(main, agent("sub", 0.9 + number / 1000, **limits), settings)
+        rollout_of(main).summary_seat = agent("summary", 0.1) if summary else None
         return Rollout(main, side, session, self.http, self.model)
 
 

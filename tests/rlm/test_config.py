@@ -29,9 +29,9 @@ def test_the_package_is_one_plugin_with_environment_harness_and_taskset() -> Non
 
 def test_the_defaults_need_no_tunnel_and_pin_the_harness() -> None:
     config = resolved()
-    assert [seat.runtime.type for seat in (config.agent, config.sub, config.user)] == ["subprocess"] * 3
+    assert [seat.runtime.type for seat in (config.agent, config.sub, config.user, config.summary)] == ["subprocess"] * 4
     harnesses = {name: harness.id for name, harness in config.agent_harnesses().items()}
-    assert harnesses == {"agent": "opencode-rlm", "sub": "null", "user": "null"}
+    assert harnesses == {"agent": "opencode-rlm", "sub": "null", "user": "null", "summary": "null"}
     settings = config.sub_settings
     assert (settings.max_parallel, settings.max_turns, settings.timeout, settings.max_depth) == (10, 10, 120.0, 1)
     assert not config.include_sub_llm_in_trajectory

@@ -48,6 +48,7 @@ async def seated(
     recursive: bool,
     sub_client: ClientConfig | None = None,
     settings: SubSettings | None = None,
+    summary_client: ClientConfig | None = None,
     **harness: Any,
 ) -> AsyncIterator[Seats]:
     """The real binary in a confined sandbox of its own, ready for the first segment.
@@ -58,6 +59,7 @@ async def seated(
         interception: what serves the model calls.
         recursive: whether the harness is the one with sub-agents.
         settings: of the sub calls.
+        summary_client: of the seat that makes the summaries, of the sub model; None = each model makes its own.
         harness: fields of the harness.
     """
     local, null = vf.SubprocessConfig(), NullHarnessConfig(id="null")
@@ -65,11 +67,15 @@ async def seated(
     main = vf.AgentConfig(harness=kind(id=name, **harness), runtime=local, model=MAIN_MODEL, client=client)
     agent = make_agent(main, interception=interception)
     other = make_agent(vf.AgentConfig(harness=null, runtime=local, model=SUB_MODEL, client=sub_client or client))
+    summariser = make_agent(
+        vf.AgentConfig(harness=null, runtime=local, model=SUB_MODEL, client=summary_client or client)
+    )
     sides: list[SubRollout] = []
 
     def minted(trace: AnyTrace) -> None:
         sides.append(SubRollout(trace, other, settings or SubSettings()))
         rollout_of(trace).sub = sides[-1]
+        rollout_of(trace).summary_seat = None if summary_client is None else summariser
 
     assert isinstance(agent.harness, OpenCodeHarness)
     task: vf.Task[Any, Any, Any] = vf.Task(vf.TaskData(idx=0, prompt=None))

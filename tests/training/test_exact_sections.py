@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 from opencode_env.cli_agent.traces import AnyTrace, lineage
+from opencode_env.scripted_model import Reply, ScriptedModel
+from opencode_runs.traces.record import SampleKind
+from opencode_runs.trainable.samples import training_samples
+from verifiers.v1.clients import EvalClientConfig
 
 from tests.support.families import Qwen3
 from tests.support.seats import MAIN_MODEL, SUB_MODEL
@@ -69,3 +73,34 @@ async def test_sections_and_summaries_of_main_and_sub_agent_are_exact(tokenizer:
         assert_sections_exact(trace, played.engine.of(model), least)
     assert played.main.metrics["compactions"] == len(played.main.info["history"]["summaries"])
     assert played.main.metrics["model_call_errors"] == 0
+
+
+async def test_what_another_seats_model_sums_up_is_context_of_exact_sections(tokenizer: Path) -> None:
+    async with ScriptedModel(lambda _: Reply(text="It was counted.", reasoning="What was it?")) as other:
+        played = await train(
+            tokenizer,
+            FAMILY,
+            counting(6),
+            window=WINDOW,
+            context_window=WINDOW,
+            window_reserve=RESERVE,
+            disable_compaction=False,
+            summary_client=EvalClientConfig(base_url=other.base_url, api_key_var="NO_SUCH_KEY"),
+        )
+        asked = other.requests
+    trace, calls = played.main, played.engine.of(MAIN_MODEL)
+    assert trace.ok, trace.errors
+    history = trace.info["history"]
+    assert len(asked) >= 2
+    assert [(one["node"], one["used"]) for one in history["summaries"]] == [(None, True)] * len(asked)
+    assert (history["forks"], trace.num_branches) == (0, len(asked) + 1)
+    own = {call.node: engine for call, engine in zip(trace.calls, calls, strict=True)}
+    assert not any("context summarization agent" in played.engine.text(call.prompt) for call in calls)
+    for one in history["sections"]:
+        branch = next(branch for branch in trace.branches if branch.nodes[-1] is trace.nodes[one["last"]])
+        mine = [node for node in sorted(lineage(trace.nodes, one["last"])) if trace.nodes[node].sampled]
+        assert_exact(trace, branch, [own[node] for node in mine])
+        trained = [token for token, mask in zip(branch.token_ids, branch.sampled_mask, strict=True) if mask]
+        assert "It was counted." not in played.engine.text(trained)
+    assert {sample.kind for sample in training_samples(trace)} == {SampleKind.SECTION}
+    assert len(training_samples(trace)) == len(asked) + 1

@@ -76,15 +76,6 @@ class OpenCodeRLMEnvConfig(OpenCodeEnvConfig):
     max_depth: int = Field(1, ge=0)
     """How deep sub-agents (`task` tool) may nest; 0 takes the tool away. One-shot calls do not count."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _endpoint_without_type(cls, data: Any) -> Any:
-        """An endpoint of the sub seat's own is an OpenAI-compatible one unless it says otherwise."""
-        match data:
-            case {"sub": {"client": dict(client)} as sub} if "type" not in client:
-                return {**data, "sub": {**sub, "client": {"type": "eval", **client}}}
-        return data
-
     @model_validator(mode="after")
     def _resolve_sub_seat(self) -> Self:
         if self.sub_model is not None and self.sub.model not in (None, self.sub_model):
@@ -190,7 +181,7 @@ class OpenCodeRLMHarness(OpenCodeHarness, Harness[OpenCodeRLMHarnessConfig]):
 class OpenCodeRLMEnv(CliAgentEnv[OpenCodeRLMEnvConfig], Env[OpenCodeRLMEnvConfig]):
     """Plays the main agent in a sandbox and serves its sub-LLM calls from the `sub` seat."""
 
-    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub", "user"})
+    SEATS_WITHOUT_SANDBOX: ClassVar[frozenset[str]] = frozenset({"sub", "user", "summary"})
 
     async def setup(self, agents: Agents) -> None:
         """Decide whether the sub trace trains; a user's never does."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from rollout_sandbox.outcomes import Outcome
 from rollout_sandbox.prime.queue import StartRecord
 from rollout_sandbox.toolbox.scoring import Scoring, attach, attached
+from verifiers.v1.agent import Agent
 from verifiers.v1.errors import RolloutError
 from verifiers.v1.harness import HarnessSession
 
@@ -100,6 +101,8 @@ class Rollout(Scoring):
         """Set by a feature, too; None where it is played from its beginning."""
         self.outside = ""
         """What holds state of it outside of its sandbox, in words; empty where only tool servers may."""
+        self.summary_seat: Agent | None = None
+        """Whose model makes its summaries; None: the one that is summarised."""
         self.make_sub: Callable[[AnyTrace], SubRollout] | None = None
         """Makes the sub side, in an environment that has one."""
         self.sub: SubRollout | None = None

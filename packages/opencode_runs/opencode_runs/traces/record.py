@@ -191,7 +191,8 @@ class SummaryRecord(LinePart):
     """An answer to OpenCode's request for a summary."""
 
     conversation: str
-    node: int
+    node: int | None = None
+    """None: another seat's model said it, which does not train."""
     planned: bool = True
     """Whether the window was not yet full; else a call had been refused."""
     used: bool = True

@@ -414,7 +414,8 @@ def _disagreeing(trace: TraceRecord, parts: Sequence[Part], history: HistoryReco
     ends = {call.node: call.usage for call in trace.calls if call.node is not None and call.usage is not None}
     for section in history.sections:
         at, usage = section.summary, ends.get(section.last)
-        if at is not None and 0 <= at < len(history.summaries) and history.summaries[at].node >= section.first:
+        begun = history.summaries[at].node if at is not None and 0 <= at < len(history.summaries) else None
+        if begun is not None and begun >= section.first:
             yield f"the section of message nodes {section.first} to {section.last} comes before its summary"
         if usage is not None and section.tokens not in (None, usage.input_tokens + usage.completion_tokens):
             yield f"{section.tokens:,} tokens up to message node {section.last}, whose call counted others"

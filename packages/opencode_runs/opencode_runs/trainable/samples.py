@@ -93,10 +93,11 @@ class Part:
 
 
 def recorded_parts(trace: NodeGraph) -> list[Part]:
-    """The sections, then the summaries that a trace's record names."""
+    """The sections, then the summaries on the trace that its record names."""
     history = HistoryRecord.of(trace.info)
     sections = [(SampleKind.SECTION, at, one.first, one.last) for at, one in enumerate(history.sections)]
-    summaries = [(SampleKind.SUMMARY, at, one.node, one.node) for at, one in enumerate(history.summaries)]
+    own = [(at, one.node) for at, one in enumerate(history.summaries) if one.node is not None]
+    summaries = [(SampleKind.SUMMARY, at, node, node) for at, node in own]
     return [
         Part(kind, at, _answers(trace, first, last), history.is_trained(kind, at))
         for kind, at, first, last in (*sections, *summaries)

@@ -307,12 +307,15 @@ class OpenCodeSession(HarnessSession):
         config = self.harness.config
         if config.disable_compaction or config.context_window != "auto":
             return config.context_window if isinstance(config.context_window, int) else None
-        listed = [await self._listed_window(ctx) for ctx in self.models()]
+        other = self._rollout.summary_seat
+        asked = (*self.models(), *(() if other is None else (other.ctx,)))
+        listed = [await self._listed_window(ctx) for ctx in asked]
         return min((window for window in listed if window is not None), default=None)
 
     async def _listed_window(self, ctx: ModelContext) -> int | None:
         gateway = self._rollout.gateway
         sides = [] if gateway is None or gateway.side is None else [gateway.side.session]
+        sides += [] if gateway is None or gateway.summariser is None else [gateway.summariser]
         sessions = [] if gateway is None else [gateway.main, *sides]
         client = next((session.client for session in sessions if session.ctx.client == ctx.client), None)
         if isinstance(client, EndpointClient):  # which all rollouts share

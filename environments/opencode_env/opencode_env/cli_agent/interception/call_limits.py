@@ -345,18 +345,17 @@ class TraceBytes:
     def __init__(self, size: float) -> None:
         self.held = 0
         self._size = size
-        self._counted = {False: 0, True: 0}
-        """How many nodes of the main and of the sub trace (True) were counted."""
+        self._counted: dict[str, int] = {}
+        """How many nodes of each trace were counted."""
 
     @property
     def full(self) -> bool:
         """Whether no further call may leave anything."""
         return self.held >= self._size
 
-    def take(self, trace: Trace[Any, Any, Any], record: ModelCall, *, sub: bool, program: bool) -> None:
-        """Count what a recorded call has left on its trace, the `sub` trace or the main one; of a `program` of the
-        agent's with its long texts cut."""
-        start = self._counted[sub]
+    def take(self, trace: Trace[Any, Any, Any], record: ModelCall, *, program: bool) -> None:
+        """Count what a recorded call has left on its trace; of a `program` of the agent's with its long texts cut."""
+        start = self._counted.get(trace.id, 0)
         if program and record.node is not None:
             new = [trace.nodes[node] for node in lineage(trace.nodes, record.node) if node >= start]
             _cut(trace, [node for node in new if not node.sampled])
@@ -369,7 +368,7 @@ class TraceBytes:
         for node in trace.nodes[start:]:
             tokens = len(node.token_ids) * _BYTES_PER_TOKEN
             self.held += bytes_of(node.message) + tokens + sum(map(bytes_of, node.tools))
-        self._counted[sub] = len(trace.nodes)
+        self._counted[trace.id] = len(trace.nodes)
 
 
 def bytes_of(value: BaseModel) -> int:

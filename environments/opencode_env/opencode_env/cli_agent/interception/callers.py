@@ -292,6 +292,25 @@ def _answers(request: Request) -> int:
     return sum(one and not then for one, then in pairwise([*spoken, True]))
 
 
+SUMMARY_SEAT = "summary"
+"""The seat whose model makes the summaries of a rollout, where it says something of its own."""
+
+
+class SummarySession(RolloutSession):
+    """Serves the summaries that another seat's model makes. Its trace goes with the rollout: a summary stands in the
+    record of its conversation's trace, and a call that fails among the calls there."""
+
+    def __init__(self, seat: Agent, main: RolloutSession) -> None:
+        info: AgentInfo[Any] = AgentInfo(config=seat.config, name=SUMMARY_SEAT, trainable=False)
+        super().__init__(ctx=seat.ctx, trace=Trace(task=main.trace.task, agent=info))
+        self.network_policy = main.network_policy
+        self._main = main
+
+    async def refused(self) -> str | None:
+        """Refuse the call of a rollout that was stopped."""
+        return self._main.trace.stop_condition
+
+
 DRAIN_SECONDS = 10.0
 """How long calls in flight may go on after the agent has finished."""
 

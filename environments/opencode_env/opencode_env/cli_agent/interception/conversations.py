@@ -146,7 +146,9 @@ HISTORY_RECORD = "history"
 A section has the `conversation`, its `first` and `last` sampled node, the `tokens` that the engine counted in the last
 one's prompt and answer, and the number of the `summary` that it begins with (None: the conversation's first). A summary
 has the `conversation`, its `node`, whether it was `planned` (else the endpoint had refused a call for a full window),
-and whether it was `used`: a section begins with it. What was never summarised is in neither list.
+and whether it was `used`: a section begins with it. One that another seat's model made has no node (None); it has the
+`seat`, its `model` and `message`, and the tokens that it was given and sampled (`input_tokens`, `completion_tokens`).
+What was never summarised is in neither list.
 """
 
 _BEFORE, _BEHIND = 20, 60
@@ -158,11 +160,17 @@ def history_forks(trace: Trace[Any, Any, Any]) -> float:
 
 
 def compaction_metrics(trace: Trace[Any, Any, Any]) -> dict[str, float]:
-    """Return how often a summary took the place of a history, and the tokens of the longest section."""
+    """Return how often a summary took the place of a history, the tokens of the longest section, and those of the
+    summaries that another seat's model made, if one did."""
     record = trace.info.get(HISTORY_RECORD, {})
     tokens = [one["tokens"] for one in record.get("sections", ())]
     used = sum(one["used"] for one in record.get("summaries", ()))
-    return {"compactions": float(used), "section_tokens_max": float(max(tokens, default=0))}
+    elsewhere = [one for one in record.get("summaries", ()) if "seat" in one]
+    counted = {f"summary_{name}": float(sum(one[name] for one in elsewhere)) for name in _COUNTED if elsewhere}
+    return {"compactions": float(used), "section_tokens_max": float(max(tokens, default=0)), **counted}
+
+
+_COUNTED = ("input_tokens", "completion_tokens")
 
 
 class Forks:
@@ -179,20 +187,24 @@ class Forks:
         self.first: dict[str, int] = {}
         """The first answer of each conversation, unless it had a summary before it."""
 
-    def summaries(self, conversation: str) -> Iterator[tuple[int, int]]:
-        """Number and node of each summary of a conversation, the newest first."""
+    def summaries(self, conversation: str) -> Iterator[tuple[int, AssistantMessage]]:
+        """Number and text of each summary of a conversation, the newest first."""
         made = self._trace.info.get(HISTORY_RECORD, {}).get("summaries", ())
         for number in reversed(range(len(made))):
             if made[number]["conversation"] == conversation:
-                yield number, made[number]["node"]
+                node, said = made[number]["node"], made[number].get("message")
+                yield number, AssistantMessage.model_validate(self._trace.nodes[node].message if said is None else said)
 
-    def summarised(self, node: int, conversation: str, *, planned: bool) -> None:
-        """Take up a summary of a conversation, which is planned or follows a refusal."""
+    def summarised(
+        self, node: int | None, conversation: str, *, planned: bool, said: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Take up a summary of a conversation, which is planned or follows a refusal. Without a node it is another
+        seat's, and was `said` there."""
         record = self._trace.info.setdefault(HISTORY_RECORD, {"forks": 0, "first": []})
         sections, first = record.setdefault("sections", []), self._known(conversation).get(None)
         if first is not None and not any(one is first for one in sections):
             sections.append(first)
-        summary = {"conversation": conversation, "node": node, "planned": planned, "used": False}
+        summary = {"conversation": conversation, "node": node, "planned": planned, "used": False, **said}
         record.setdefault("summaries", []).append(summary)
 
     def committed(self, node: int, conversation: str | None, section: int | None = None, tokens: int = 0) -> None:

@@ -25,6 +25,7 @@ from aiohttp import web
 from pydantic import Field, FiniteFloat
 from pydantic_config import BaseConfig
 from rollout_sandbox.compat import error_body
+from verifiers.v1.agent import Agent
 from verifiers.v1.configs.client import BaseClientConfig, resolve_api_key, resolve_headers
 from verifiers.v1.configs.harness import HarnessConfig
 from verifiers.v1.dialects import Dialect
@@ -34,7 +35,13 @@ from verifiers.v1.types import Response, Tool
 
 from opencode_env.agents.named import TRANSPORTS
 from opencode_env.cli_agent.interception.call_limits import MAX_TRACE, BodyMemory, CpuBudget, MainCalls, TraceBytes
-from opencode_env.cli_agent.interception.callers import AgentProgram, Caller, ProgramLoad, SubRollout
+from opencode_env.cli_agent.interception.callers import (
+    AgentProgram,
+    Caller,
+    ProgramLoad,
+    SubRollout,
+    SummarySession,
+)
 from opencode_env.cli_agent.interception.conversations import FixedPrompts, RequestKey, Summaries
 from opencode_env.cli_agent.interception.history import History, MessageKey, echo_rules
 from opencode_env.cli_agent.interception.tunnel import OpenTunnel
@@ -271,7 +278,8 @@ class Gateway:
     """Holds one rollout's bounds, and what its requests have come to.
 
     The agent has the `secret`, the key of the session that serves its main calls; `sub_bearer`, that of its sub calls
-    (`side`, if it has any), never leaves this process.
+    (`side`, if it has any), never leaves this process, nor does `summary_bearer`, that of the session which serves
+    summaries (`summariser`, if another seat's model makes them).
     """
 
     def __init__(
@@ -282,6 +290,8 @@ class Gateway:
         secret: str,
         side: SubRollout | None = None,
         sub_bearer: str = "",
+        summariser: SummarySession | None = None,
+        summary_bearer: str = "",
     ) -> None:
         self.config = config
         self.main = session
@@ -289,6 +299,8 @@ class Gateway:
         self.secret = secret
         self.side = side
         self.sub_bearer = sub_bearer
+        self.summariser = summariser
+        self.summary_bearer = summary_bearer
         harness = session.trace.agent.config.harness
         self.calls = MainCalls(session.limits, config.max_parallel_calls)
         self.rules: ModelRequests = model_requests(harness)
@@ -400,6 +412,7 @@ class ServedRollout(Protocol):
 
     program: AgentProgram
     tunnel: OpenTunnel | None
+    summary_seat: Agent | None
 
     def registered(self, gateway: Gateway) -> None: ...
 
@@ -451,6 +464,8 @@ class Call:
     request_key: RequestKey | None = None
     summarises: bool = False
     """Whether it asks for a summary of its conversation that is due."""
+    summarised_for: RolloutSession | None = None
+    """The session of that conversation, where another seat's model makes the summary."""
     section: int | None = None
     """The number of the summary with which it begins; None: it begins as its conversation did."""
     before_answer: list[Callable[[], Awaitable[object]]] = field(default_factory=list)

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from pydantic_core import from_json
 from rollout_sandbox.compat import index_nodes
@@ -298,11 +298,10 @@ class History:
         if place is None:
             return None
         echo = messages[place] if place < len(messages) else {"role": "user"}
-        return next((number for number, node in made if self._is_summary(node, echo)), None)
+        return next((number for number, summary in made if self._is_summary(summary, echo)), None)
 
-    def _is_summary(self, node: int, echo: Wire) -> bool:
+    def _is_summary(self, summary: AssistantMessage, echo: Wire) -> bool:
         """Whether a message echoes a summary, or comes right behind the question for it where it was empty."""
-        summary = cast(AssistantMessage, self._nodes[node].message)
         if echo.get("role") == "assistant":
             return self.rules.recognise(summary, echo) is not None
         return echo.get("role") == "user" and self.rules.leaves_out(summary)

@@ -24,6 +24,7 @@ REQUEST: Sequence[Callable[[Call], Awaitable[None]]] = (
     request.require_format,
     request.hold_memory,
     request.read,
+    request.choose_summariser,
     request.choose_headers,
     request.take_place,
     request.find_history,
@@ -63,6 +64,7 @@ FAILURE: Sequence[Callable[[Call, Exception], Exception]] = (
 """From how the endpoint failed to what trace, log and agent are told."""
 
 RECORD: Sequence[Callable[[Call], None]] = (
+    request.bring_back,
     request.commit,
     answer.keep_logprobs,
     chat_answers.note_forms,

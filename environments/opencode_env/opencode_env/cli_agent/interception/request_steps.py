@@ -24,7 +24,13 @@ from verifiers.v1.interception.server import IDEMPOTENCY_KEY_HEADER, RETRY_COUNT
 from verifiers.v1.semantic import ACP_EXTENSION_HEADERS
 
 from opencode_env.cli_agent.interception.call_limits import is_gone
-from opencode_env.cli_agent.interception.callers import MARK_HEADER, Routing, note_program_call, read_routing
+from opencode_env.cli_agent.interception.callers import (
+    MARK_HEADER,
+    SUMMARY_SEAT,
+    Routing,
+    note_program_call,
+    read_routing,
+)
 from opencode_env.cli_agent.interception.gateway import (
     CHAT,
     CHAT_MESSAGE_KEYS,
@@ -388,6 +394,14 @@ def _hold_beginning(call: Call) -> bool:
     return call.is_main and call.gateway.fixed_prompts.hold(call.body, call.conversation, agent)
 
 
+async def choose_summariser(call: Call) -> None:
+    """Have a summary that is due made by the model of another seat, where there is one. Changes `session`, `bearer` and
+    `summarised_for`."""
+    if call.summarises and call.gateway.summariser is not None:
+        call.summarised_for, call.session = call.session, call.gateway.summariser
+        call.bearer = call.gateway.summary_bearer
+
+
 _ROUTING = frozenset({"x-session-affinity", "x-parent-session-id", "authorization", "x-api-key", _MARK})
 """Agents' own routing, keys and marks; verifiers sends the trace id in `X-Session-ID`, which replaces an agent's."""
 _PASSED = frozenset(
@@ -441,7 +455,10 @@ async def find_history(call: Call) -> None:
             raise RequestRefused(f"the request cannot be read: {error!r}") from None
     if name is not None and (call.summarises or call.section is not None):
         name = f"{name}\n{'summary' if call.summarises else call.section}"
-    call.history, call.request_key = history, (name, call.server_body)
+    call.request_key = (name, call.server_body)
+    if call.summarised_for is not None:
+        return
+    call.history = history
     call.until_end.enter_context(history.requests.serving(call.request_key))
 
 
@@ -451,9 +468,23 @@ def require_place(call: Call) -> None:
         raise ProviderError("server error: the call that this one repeats has failed", status_code=503)
 
 
+def bring_back(call: Call) -> None:
+    """Put a summary that another seat's model failed to make among the calls of its conversation's session, which that
+    ends as any other. Changes `session`."""
+    if call.session is None or call.summarised_for is None or call.record is None:
+        return
+    call.summarised_for.error = call.session.error
+    if call.record.node is None:
+        call.summarised_for.trace.calls.append(call.session.trace.calls.pop())
+        call.session = call.summarised_for
+
+
 def commit(call: Call) -> None:
     """Take up the answer of the recorded call in its conversation."""
     node = None if call.record is None else call.record.node
+    if call.summarised_for is not None:
+        _commit_from_elsewhere(call)
+        return
     if call.history is not None and call.request_key is not None and node is not None:
         assert call.record is not None
         call.history.requests.committed(node, call.request_key, call.last_message)
@@ -465,11 +496,30 @@ def commit(call: Call) -> None:
         call.history.forks.committed(node, call.conversation, call.section, tokens)
 
 
+def _commit_from_elsewhere(call: Call) -> None:
+    """Take up a summary that another seat's model has made."""
+    record, history = call.record, call.gateway.histories.get(call.is_main)
+    if record is None or record.node is None or history is None or call.session is None or call.conversation is None:
+        return
+    usage = record.usage
+    said = {
+        "seat": SUMMARY_SEAT,
+        "model": record.model,
+        "message": call.session.trace.nodes[record.node].message.model_dump(mode="json", exclude_none=True),
+        "input_tokens": 0 if usage is None else usage.input_tokens,
+        "completion_tokens": 0 if usage is None else usage.completion_tokens,
+    }
+    planned = call.gateway.summaries.planned(call.conversation)
+    history.forks.summarised(None, call.conversation, planned=planned, said=said)
+
+
 def count(call: Call) -> None:
     """Count the recorded call against the budgets of its seat; a failed main call is paid for like a refused one."""
     assert call.session is not None
     assert call.record is not None
     gateway, nodes = call.gateway, call.session.trace.nodes
+    if call.session is gateway.summariser:
+        return
     if call.sub is not None:
         call.sub.session.tally.add(call.record, nodes)
         return
@@ -489,10 +539,10 @@ def weigh(call: Call) -> None:
     assert call.record is not None
     # What may be trained on stands beside its tokens, of which an engine's window takes no more.
     program = call.is_main and not call.trains and not call.gateway.program.is_own(call.caller)
-    call.gateway.left.take(call.session.trace, call.record, sub=not call.is_main, program=program)
+    call.gateway.left.take(call.session.trace, call.record, program=program)
 
 
 def record_caller(call: Call) -> None:
     """Note on the main trace that a program of the agent made the recorded call."""
-    if call.is_main and not call.gateway.program.is_own(call.caller):
+    if call.session is call.gateway.main and not call.gateway.program.is_own(call.caller):
         note_program_call(call.gateway.main.trace)

@@ -148,7 +148,7 @@ class AnswerLimits:
         """Tokens of the model's window, where that is to be known."""
         option: int | str | None = getattr(_harness(call), "context_window", None)
         if isinstance(option, int):
-            return option if call.is_main else None  # the sub model may be another
+            return option if call.is_main and call.summarised_for is None else None  # the model may be another
         if option != "auto":
             return None
         return self._windows[model] if model in self._windows else await self.listed(model)
@@ -233,7 +233,7 @@ def require_gain(call: Call) -> None:
     """Let a rollout make no further call when the first one behind a summary has hardly fewer tokens before its answer
     than the section before had at its end."""
     least, record, trace = getattr(_harness(call), LITTLE_GAIN, None), call.record, call.gateway.main.trace
-    if least is None or record is None or record.usage is None or not call.is_main:
+    if least is None or record is None or record.usage is None or not call.is_main or call.summarises:
         return
     known = trace.info.get(HISTORY_RECORD, {}).get("sections", ())
     sections = [one for one in known if one["conversation"] == call.conversation][-2:]
