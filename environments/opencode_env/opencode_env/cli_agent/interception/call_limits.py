@@ -346,7 +346,7 @@ class TraceBytes:
         self.held = 0
         self._size = size
         self._counted: dict[str, int] = {}
-        """How many nodes of each trace were counted."""
+        """How many nodes of the trace of each seat were counted."""
 
     @property
     def full(self) -> bool:
@@ -355,7 +355,8 @@ class TraceBytes:
 
     def take(self, trace: Trace[Any, Any, Any], record: ModelCall, *, program: bool) -> None:
         """Count what a recorded call has left on its trace; of a `program` of the agent's with its long texts cut."""
-        start = self._counted.get(trace.id, 0)
+        seat = trace.agent.name
+        start = self._counted.get(seat, 0)
         if program and record.node is not None:
             new = [trace.nodes[node] for node in lineage(trace.nodes, record.node) if node >= start]
             _cut(trace, [node for node in new if not node.sampled])
@@ -368,7 +369,7 @@ class TraceBytes:
         for node in trace.nodes[start:]:
             tokens = len(node.token_ids) * _BYTES_PER_TOKEN
             self.held += bytes_of(node.message) + tokens + sum(map(bytes_of, node.tools))
-        self._counted[trace.id] = len(trace.nodes)
+        self._counted[seat] = len(trace.nodes)
 
 
 def bytes_of(value: BaseModel) -> int:
