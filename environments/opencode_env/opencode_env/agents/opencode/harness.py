@@ -314,10 +314,9 @@ class OpenCodeSession(HarnessSession):
 
     async def _listed_window(self, ctx: ModelContext) -> int | None:
         gateway = self._rollout.gateway
-        sides = [] if gateway is None or gateway.side is None else [gateway.side.session]
-        sides += [] if gateway is None or gateway.summariser is None else [gateway.summariser]
-        sessions = [] if gateway is None else [gateway.main, *sides]
-        client = next((session.client for session in sessions if session.ctx.client == ctx.client), None)
+        side = None if gateway is None or gateway.side is None else gateway.side.session
+        sessions = () if gateway is None else (gateway.main, side, gateway.summariser)
+        client = next((one.client for one in sessions if one is not None and one.ctx.client == ctx.client), None)
         if isinstance(client, EndpointClient):  # which all rollouts share
             return await client.limits.listed(ctx.model)
         return await listed_window(ctx.client, ctx.model)
