@@ -257,7 +257,19 @@ for _ in range(500):
 """
 
 
-HOARD = "import time\nheld = []\nwhile True:\n    held.append(bytearray(8 << 20))\n    time.sleep(0.01)"
+# Above what Ray's monitor allows (95 %), and below what the kernel would end it for.
+HOARD = """
+import time
+def read(name):
+    return open("/sys/fs/cgroup/memory/memory." + name).read()
+held = []
+while True:
+    idle = dict(line.split() for line in read("stat").splitlines())["total_inactive_file"]
+    if int(read("usage_in_bytes")) - int(idle) < 0.97 * int(read("limit_in_bytes")):
+        held.append(bytearray(8 << 20))
+    else:
+        time.sleep(0.1)
+"""
 (QUESTION,) = [sample.question for sample in load_samples() if sample.id == SAMPLES[0]]
 
 
