@@ -16,8 +16,10 @@ from opencode_env.agents.opencode import OpenCodeHarnessConfig
 from opencode_env.cli_agent.classification import overflowed
 from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.scripted_model import Policy, Reply
+from opencode_env.scripted_model import ChatRequest, Policy, Reply
+from opencode_runs.traces.record import SampleKind
 from opencode_runs.trainable.__main__ import main
+from opencode_runs.trainable.samples import recorded_parts
 from pydantic import ValidationError
 from verifiers.v1.agent import TimeoutConfig, make_agent
 from verifiers.v1.episode import Episode
@@ -26,8 +28,9 @@ from verifiers.v1.runtimes import Runtime
 from verifiers.v1.utils.trace_store import write_episode
 
 from tests.opencode.test_opencode_config import built
+from tests.opencode.test_pictures import PICTURE
 from tests.support.places import Place
-from tests.support.replies import bash
+from tests.support.replies import bash, call, fault
 from tests.support.rollouts import Played, conversation, play
 from tests.support.seats import MAIN_MODEL
 from tests.support.sizes import size
@@ -294,3 +297,31 @@ async def test_each_limit_may_be_met_at_a_summary_which_counts_as_its_tokens_do(
         (tmp_path / str(number)).mkdir()
         assert_sound(trace, engine, around, tmp_path / str(number))
         assert len(trace.info.get("history", {}).get("summaries", ())) == made
+
+
+@pytest.mark.opencode
+async def test_a_picture_that_was_read_is_seen_up_to_the_summary_whose_stream_is_cut(confined: Place) -> None:
+    """The answer that was cut comes again; neither it nor what came of it is on the trace."""
+    put = bash(f"echo {PICTURE.partition(',')[2]} | base64 -d > /app/pixel.png")
+    left = [put, call("read", filePath="/app/pixel.png"), *(bash(f"seq {n}00000 {n}01400") for n in range(1, 9))]
+
+    def policy(request: ChatRequest) -> Reply:
+        if SUMMARY in request.prompt:
+            return Reply(text="The numbers were counted.", faults=fault("cut", attempts=1))
+        return left.pop(0) if left else Reply(text="Done.")
+
+    harness = {"context_window": WINDOW, "window_reserve": RESERVE, "disable_compaction": False, "images": True}
+    async with role_interception(InterceptionServerConfig()) as server:
+        run = await play(confined, policy, harness=harness, interception=server)
+    assert (run.trace.ok, run.record["outcome"]) == (True, "completed"), run.trace.errors
+    parts = recorded_parts(run.trace)
+    answers = sorted(number for part in parts for number in part.answers)
+    assert answers == [number for number, node in enumerate(run.trace.nodes) if node.sampled]
+    assert (run.trace.num_branches, run.trace.metrics["history_forks"]) == (len(parts), 0)
+    assert len([part for part in parts if part.kind == SampleKind.SUMMARY]) >= 1
+    asked = [is_summary(request.body) for request in run.requests]
+    assert sum(asked) == 2 * run.trace.metrics["compactions"]
+    shown = [PICTURE in str(request.body) for request in run.requests]
+    first = asked.index(True)
+    assert shown[:first] == [False, False, *[True] * (first - 2)]
+    assert not any(shown[first:])
