@@ -32,10 +32,13 @@ from tests.opencode.test_pictures import PICTURE
 from tests.support.places import Place
 from tests.support.replies import bash, call, fault
 from tests.support.rollouts import Played, conversation, play
+from tests.support.rows import write_rows
 from tests.support.seats import MAIN_MODEL
+from tests.support.served_env import served
 from tests.support.sizes import size
 from tests.support.tasks import PROMPT, SeenTask, seen_data
 from tests.support.token_engine import Says, TokenEngine
+from tests.support.user_home import UserHome
 from tests.support.waiting import until, within_a_limit
 from tests.training.test_exact_sections import FAMILY, assert_sections_exact
 from tests.training.test_exact_sections import counting as lines
@@ -318,10 +321,30 @@ async def test_a_picture_that_was_read_is_seen_up_to_the_summary_whose_stream_is
     answers = sorted(number for part in parts for number in part.answers)
     assert answers == [number for number, node in enumerate(run.trace.nodes) if node.sampled]
     assert (run.trace.num_branches, run.trace.metrics["history_forks"]) == (len(parts), 0)
-    assert len([part for part in parts if part.kind == SampleKind.SUMMARY]) >= 1
+    summaries = [part for part in parts if part.kind == SampleKind.SUMMARY]
     asked = [is_summary(request.body) for request in run.requests]
-    assert sum(asked) == 2 * run.trace.metrics["compactions"]
+    assert sum(asked) == 2 * len(summaries) > 0
     shown = [PICTURE in str(request.body) for request in run.requests]
     first = asked.index(True)
     assert shown[:first] == [False, False, *[True] * (first - 2)]
     assert not any(shown[first:])
+
+
+@pytest.mark.opencode
+async def test_what_is_to_train_is_masked_for_the_client_of_an_environment_server(
+    home: UserHome, tokenizer: Path, tmp_path: Path
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [{"id": "one", "question": PROMPT, "answer": "x"}])
+    harness = {**ROOM, "compaction_trains": "last"}
+    fields = {"taskset": {"id": "opencode-env", "dataset": str(rows)}, "agent": {"harness": harness}}
+    engine = TokenEngine(tokenizer, FAMILY, Speaker(Around()), ROOM["context_window"])
+    async with engine.serving() as url, served(home, fields, 1) as env:
+        client = train_client(url, FAMILY, tokenizer)
+        episode = await env.client.run(client, MAIN_MODEL, vf.SamplingConfig(), dict(env.tasks["one"]))
+    (trace,) = episode.traces
+    assert episode.ok, episode.errors
+    assert trace.info["history"]["trains"] == "last"
+    *earlier, last = [part for part in recorded_parts(trace) if part.kind == SampleKind.SECTION]
+    assert ({part.trains for part in earlier}, last.trains) == ({False}, True)
+    trained = [number for number, node in enumerate(trace.nodes) if node.sampled and any(node.mask)]
+    assert trained == [*last.answers]
