@@ -72,3 +72,27 @@ async def test_a_branch_of_a_smaller_window_begins_with_the_summary_that_is_due_
     assert is_summary(branched.bodies(branch)[0])
     history = branch.info["history"]
     assert (history["forks"], [one["used"] for one in history["summaries"]]) == (0, [True])
+
+
+async def test_a_branch_goes_on_behind_a_summary_of_another_seats_model(tmp_path: Path) -> None:
+    """What was said there is in the kept turn's record; the branch's own summaries are made there too."""
+    agent = {"harness": {"context_window": WINDOW, "window_reserve": RESERVE, "disable_compaction": False}}
+    options: dict[str, Any] = {"agent": agent, "summary": {"model": "other"}}
+    rows = write_rows(tmp_path / "rows.jsonl", [ROW])
+    trunk = await play(config_of(rows, tmp_path / "kept", **options), counts, window=WINDOW)
+    (trace,) = trunk.traces
+    assert trace.ok, trace.errors
+    summaries = trace.info["history"]["summaries"]
+    assert len(summaries) >= 2
+    texts = [said(body) for body in trunk.bodies(trace)]
+    first = trace.info["history"]["sections"][1]["first"]
+    turn = 1 + sum(node.sampled for node in trace.nodes[:first])
+    kept = next(one for one in kept_turns(tmp_path / "kept") if one.turn == turn + 1)
+    branched = await play(config_of(write_turns(tmp_path / "turns.jsonl", [kept]), **options), counts, window=WINDOW)
+    (branch,) = branched.traces
+    assert branch.ok, branch.errors
+    own = [said(body) for body in branched.bodies(branch)]
+    assert own == texts[turn:]
+    history = branch.info["history"]
+    assert [one["message"] for one in history["summaries"]] == [one["message"] for one in summaries]
+    assert (history["forks"], [one["used"] for one in history["summaries"]]) == (0, [True] * len(summaries))
