@@ -17,9 +17,9 @@ from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.cli_agent.cluster_play import Watched, files_read
 from opencode_env.cli_agent.evaluation import EvaluationReport
 from opencode_env.cluster.config import ClusterConfig
-from opencode_env.cluster.driver import Cluster, Started, require_reachable
+from opencode_env.cluster.driver import Cluster, Started
 from opencode_env.cluster.ray_engine import OWN_MEMORY, RayEngine, monitored
-from opencode_env.cluster.worker import Worker, digest, unlike, versions
+from opencode_env.cluster.worker import Worker, digest, versions
 from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 from pydantic import ValidationError
 from verifiers.v1.episode import WireEpisode
@@ -453,10 +453,8 @@ async def test_a_node_with_another_version_is_refused_by_name() -> None:
         "versions": {**here, "opencode-env": "9.9", "verifiers": "8.8"},
     }
     answer = json.loads(await Worker().start(json.dumps(order).encode()))
-    assert answer["refused"] == (
-        f"it has opencode-env {here['opencode-env']} instead of 9.9, verifiers {here['verifiers']} instead of 8.8"
-    )
-    assert unlike(here, {**here, "Python": "3.1"}) == [f"Python 3.1 instead of {here['Python']}"]
+    wrong = f"opencode-env {here['opencode-env']} instead of 9.9, verifiers {here['verifiers']} instead of 8.8"
+    assert sorted(answer["refused"].removeprefix("ClusterError: it has ").split(", ")) == wrong.split(", ")
 
 
 def test_two_trees_of_one_version_differ_by_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,14 +472,31 @@ def test_two_trees_of_one_version_differ_by_their_files(tmp_path: Path, monkeypa
     assert all("files" in found for name, found in versions().items() if name != "Python")
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.0.1", "[::1]", "0.0.0.0", "a.localhost"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "127.0.0.1",
+        "127.8.0.1",
+        "[::1]",
+        "0.0.0.0",
+        "a.localhost",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "127.0.0.1.",
+        "[::ffff:127.0.0.1]",
+        "0",
+        "LOCALHOST.",
+    ],
+)
 def test_an_endpoint_that_means_each_node_is_refused(host: str) -> None:
+    made = Cluster(ClusterConfig(type="ray", address="head:1"), engine := HeldEngine(), b"order")
+    engine.alone = False
     with pytest.raises(ClusterError, match="each node itself"):
-        require_reachable([f"http://{host}:8000/v1"])
-
-
-def test_other_endpoints_are_not() -> None:
-    require_reachable(["http://10.0.0.1:8000/v1", "https://localhost.example.org/v1"])
+        made.require_reachable(f"http://{host}:8000/v1")
+    for other in ("http://10.0.0.1:8000/v1", "https://localhost.example.org/v1"):
+        made.require_reachable(other)
 
 
 def test_the_memory_monitor_may_not_be_an_agents_way_out() -> None:

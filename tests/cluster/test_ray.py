@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_env.cluster.driver import require_reachable
-from opencode_env.errors import ClusterError
 from opencode_env.scripted_model import Reply, SamplesPolicy, ScriptedModel
 from opencode_env.scripted_model.policy import ChatRequest
 
@@ -125,14 +123,6 @@ async def test_a_worker_that_is_lost_while_it_plays_nothing_costs_no_rollout_a_t
         assert [trace.reward for trace in episode.traces] == [1.0]
 
 
-@pytest.mark.parametrize(
-    "host", ["127.1", "2130706433", "0x7f.1", "127.0.0.1.", "[::ffff:127.0.0.1]", "0", "LOCALHOST."]
-)
-def test_an_endpoint_of_each_node_itself_is_refused_however_it_is_written(host: str) -> None:
-    with pytest.raises(ClusterError, match="each node itself"):
-        require_reachable([f"http://{host}:8000/v1"])
-
-
 async def test_a_terminated_driver_leaves_no_worker_and_no_sandbox(home: UserHome) -> None:
     async with ScriptedModel(SilentAtFirst()) as model, ray_node(home) as address:
         options = ["--select.include.ids", json.dumps(SAMPLES[:1])]
@@ -161,8 +151,8 @@ async def test_what_a_worker_asks_of_its_node_is_met_or_said(home: UserHome) -> 
     """A start that cannot be ends in time, names the cause, and keeps no other from starting."""
     met = {"labels": {"zone": "a"}, "resources": {"disk": 0.5}, "runtime_env": {"env_vars": {"A_SETTING": "set"}}}
     asked: dict[str, tuple[dict[str, Any], ...]] = {
-        "no worker was ready within 5 s .*label zone=b": ({"labels": {"zone": "b"}, "start_timeout": 5},),
-        "no worker was ready within 5 s .*disk 2": ({"resources": {"disk": 2}, "start_timeout": 5},),
+        'no worker was ready within 5 s .*"zone": "b"': ({"labels": {"zone": "b"}, "start_timeout": 5},),
+        'no worker was ready within 5 s .*"disk": 2': ({"resources": {"disk": 2}, "start_timeout": 5},),
         "no worker was ready within 5 s .*no-such-python": (
             {"runtime_env": {"py_executable": "/no-such-python"}, "start_timeout": 5},
         ),

@@ -30,7 +30,7 @@ async def tell(address: str, several: list[dict[str, Any]]) -> None:
     for options in several:
         engine = RayEngine(ClusterConfig(type="ray", address=address, **options))
         order = {"versions": versions(), "cwd": str(Path.cwd()), "files": [], "env": {"A_KEY": "secret"}, "cpus": 1.5}
-        order |= {"kind": "telling_env:TellingEnv", "config": {}, "sandbox_memory": 0, "memory": None}
+        order |= {"kind": "telling_env:TellingEnv", "config": {}, "sandbox_memory": 0, "memory": None, "token": None}
         try:
             await engine.start_worker(json.dumps(order).encode())
         except (ClusterError, ValueError) as error:

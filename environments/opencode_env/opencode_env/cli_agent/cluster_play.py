@@ -114,7 +114,7 @@ class Watched:
     """Shows whoever watches how the traces of an episode grow that is played elsewhere."""
 
     def __init__(self, on_trace: Watcher | None, on_discard: Watcher | None) -> None:
-        self._on_trace, self._on_discard = on_trace, on_discard
+        self._on_trace, self._on_discard = on_trace or _nobody, on_discard or _nobody
         self._heads: dict[str, dict[str, Any]] = {}
         self._shown: list[AnyTrace] = []
 
@@ -125,13 +125,13 @@ class Watched:
         if delta.get("discard"):
             if trace is not None:
                 self._shown.remove(trace)
-                _tell(self._on_discard, trace)
+                self._on_discard(trace)
             return
         head = self._heads.setdefault(name, {**delta.get("open", {}), **fields})
         part = WireTrace.model_validate({**head, **fields, **{one: delta.get(one, []) for one in LIST_FIELDS}})
         if trace is None:
             self._shown.append(part)
-            _tell(self._on_trace, part)
+            self._on_trace(part)
             return
         for field in LIST_FIELDS:
             getattr(trace, field).extend(getattr(part, field))
@@ -142,16 +142,15 @@ class Watched:
         """The object that was shown, with all that a finished trace has."""
         shown = next((one for one in self._shown if one.id == trace.id), None)
         if shown is None:
-            _tell(self._on_trace, trace)
+            self._on_trace(trace)
             return trace
         take_fields(shown, trace, WireTrace.model_fields)
         shown.notify()
         return shown
 
 
-def _tell(watcher: Watcher | None, trace: AnyTrace) -> None:
-    if watcher is not None:
-        watcher(trace)
+def _nobody(trace: AnyTrace) -> None:
+    """Watches a rollout that nobody watches."""
 
 
 async def play_on(

@@ -7,8 +7,9 @@ import multiprocessing
 import os
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -31,9 +32,9 @@ _PAUSE = 60.0
 """Seconds until another worker is tried where the cluster had no room for one."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Started:
-    """A worker that is ready."""
+    """A worker that is ready, and what it plays."""
 
     handle: Any
     """The engine's own name of it."""
@@ -47,6 +48,10 @@ class Started:
     """Whether its node is the driver's, for which a loopback endpoint is right."""
     ended: "asyncio.Future[None] | None" = None
     """Done once it has ended, also while it plays nothing."""
+    lock: int | None = None
+    playing: int = 1
+    leaving: bool = False
+    idle: asyncio.TimerHandle | None = None
 
 
 class Engine(Protocol):
@@ -76,15 +81,6 @@ class Engine(Protocol):
 
 
 @dataclass(eq=False)
-class _Running:
-    started: Started
-    lock: int | None
-    playing: int = 0
-    leaving: bool = False
-    idle: asyncio.TimerHandle | None = None
-
-
-@dataclass(eq=False)
 class Cluster:
     """Plays episodes in workers: the fullest worker with a place gets the next, and others start as rollouts wait."""
 
@@ -101,15 +97,14 @@ class Cluster:
     idle_seconds: float = WORKER_IDLE_SECONDS
     look_seconds: float = 5.0
     """So often the engine is asked which nodes leave."""
-    _workers: list[_Running] = field(default_factory=list)
-    _waiting: deque[asyncio.Future[_Running]] = field(default_factory=deque)
-    _starting: set[asyncio.Task[None]] = field(default_factory=set)
+    _workers: list[Started] = field(default_factory=list)
+    _waiting: deque[asyncio.Future[Started]] = field(default_factory=deque)
+    _starting: set[asyncio.Task[Started]] = field(default_factory=set)
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
-    _paused_until: float = 0.0
-    """Time of the loop until which no worker is started, as the last start failed."""
     _next: int | None = None
     """The lock of the process whose rollouts wait for its first worker while others have all (`max_workers`)."""
     _later: asyncio.TimerHandle | None = None
+    """Until when no worker is started."""
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -124,26 +119,32 @@ class Cluster:
             try:
                 yield
             finally:
-                looking.cancel()
+                for worker in [*self._workers]:
+                    self._end(worker)
+                for task in (looking, *self._starting):
+                    task.cancel()
+                await asyncio.gather(*self._starting, return_exceptions=True)
                 self._step_back()
                 if self._later is not None:
                     self._later.cancel()
-                for task in self._starting:
-                    task.cancel()
-                await asyncio.gather(*self._starting, return_exceptions=True)
-                for worker in [*self._workers]:
-                    self._end(worker)
                 await asyncio.gather(*self._ending, return_exceptions=True)
                 await self.engine.close()
 
-    def require_reachable(self, url: str) -> None:
-        """Refuse an endpoint, or one of the configuration, that means each node itself where there are several.
+    def require_reachable(self, url: str, worker: Started | None = None) -> None:
+        """Refuse an endpoint, or one of the configuration, that means each node itself where there are several, or
+        where a worker is.
 
         Raises:
             ClusterError: the message says what to give in its place.
         """
-        if not self.engine.alone:
-            require_reachable([url, *self.urls])
+        if self.engine.alone if worker is None else worker.here:
+            return
+        for host in (urlsplit(one).hostname or "" for one in (url, *self.urls)):
+            if is_own_machine(host):
+                raise ClusterError(
+                    f"the endpoint {host} means each node itself on a cluster: give an address of its machine that all "
+                    "nodes reach (--client.base-url)"
+                )
 
     async def play(
         self, request: bytes, url: str, watch: Callable[[dict[str, Any]], None] = lambda delta: None
@@ -164,12 +165,10 @@ class Cluster:
             NodeMemoryError: it was killed for want of memory on its node.
             EnvError: the worker could not play it, or its record cannot be read.
         """
-        worker = await self._place()
-        started, kind, data = worker.started, "", b""
+        worker, kind, data = await self._place(), "", b""
         try:
-            if not started.here:
-                require_reachable([url, *self.urls])
-            async with contextlib.aclosing(self.engine.play(started.handle, request)) as items:
+            self.require_reachable(url, worker)
+            async with contextlib.aclosing(self.engine.play(worker.handle, request)) as items:
                 async for kind, data in items:
                     if kind == "delta":
                         _show(watch, data)
@@ -177,64 +176,66 @@ class Cluster:
                         await asyncio.to_thread(_show, self.claims.kept, data)
         except (NodeLostError, NodeMemoryError) as error:
             self._forget(worker)
-            raise type(error)(f"{started.place}: {error}") from error
+            raise type(error)(f"{worker.place}: {error}") from error
         finally:
             self._leave(worker)
         try:
-            return await asyncio.to_thread(_episode, kind, data), started.node
+            return await asyncio.to_thread(_episode, kind, data), worker.node
         except Exception as error:
-            raise EnvError(f"{started.place} gave no episode: {error}") from error
+            raise EnvError(f"{worker.place} gave no episode: {error}") from error
 
-    async def _place(self) -> _Running:
-        waiting: asyncio.Future[_Running] = asyncio.get_running_loop().create_future()
+    async def _place(self) -> Started:
+        waiting: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._dispatch()
         try:
             return await waiting
         except asyncio.CancelledError:
-            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+            if not waiting.cancelled() and waiting.exception() is None:
                 self._leave(waiting.result())
-            elif waiting in self._waiting:
-                self._waiting.remove(waiting)
             raise
 
     def _dispatch(self) -> None:
         """Give free places to those who wait, and start as many workers as the others need."""
         while self._waiting:
-            if self._waiting[0].done():
-                self._waiting.popleft()
-                continue
-            free = [one for one in self._workers if one.playing < self.config.per_worker and not one.leaving]
-            if not free:
-                break
-            worker = max(free, key=lambda one: one.playing)
-            worker.playing += 1
-            if worker.idle is not None:
-                worker.idle.cancel()
-            self._waiting.popleft().set_result(worker)
+            if not self._waiting[0].done():
+                free = [one for one in self._workers if one.playing < self.config.per_worker and not one.leaving]
+                if not free:
+                    break
+                worker = max(free, key=lambda one: one.playing)
+                worker.playing += 1
+                if worker.idle is not None:
+                    worker.idle.cancel()
+                self._waiting[0].set_result(worker)
+            self._waiting.popleft()
         if not self._waiting:
             self._step_back()
-        loop = asyncio.get_running_loop()
-        if (pause := self._paused_until - loop.time()) > 0:
-            self._dispatch_in(pause)
-            return
         try:
             self._start_workers()
         except OSError as error:  # of a lock's file
             self._failed(ClusterError(f"workers cannot be counted (--env.cluster.max-workers): {error}"))
 
     def _start_workers(self) -> None:
-        for _ in range(-(-len(self._waiting) // self.config.per_worker) - len(self._starting)):
+        places = sum(not one.done() for one in self._waiting)
+        while self._later is None and len(self._starting) * self.config.per_worker < places:
             lock = self._take_lock()
             if lock is None and self.config.max_workers is not None:
-                self._dispatch_in(1.0)  # another process may have them
+                self._pause(1.0)  # another process may have them
                 return
-            self._starting.add(asyncio.create_task(self._start(lock)))
+            starting = asyncio.create_task(self.engine.start_worker(self.order))
+            self._starting.add(starting)
+            starting.add_done_callback(partial(self._started, lock))
 
-    def _dispatch_in(self, seconds: float) -> None:
+    def _pause(self, seconds: float) -> None:
         if self._later is not None:
             self._later.cancel()
-        self._later = asyncio.get_running_loop().call_later(seconds, self._dispatch)
+        self._later = asyncio.get_running_loop().call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+            self._dispatch()
 
     def _take_lock(self) -> int | None:
         """One of the locks that say how many workers there are, over all processes of a server's pool; the next that is
@@ -243,10 +244,10 @@ class Cluster:
             return None
         locks = (try_lock(self._lock_file(str(number))) for number in range(self.config.max_workers))
         lock = next((lock for lock in locks if lock is not None), None)
-        if lock is None and not self._workers and not self._starting and self._next is None:
-            self._next = try_lock(self._lock_file("next"))
-        elif lock is not None:
+        if lock is not None:
             self._step_back()
+        elif not self._workers and not self._starting and self._next is None:
+            self._next = try_lock(self._lock_file("next"))
         return lock
 
     def _lock_file(self, name: str) -> Path:
@@ -266,44 +267,38 @@ class Cluster:
             os.close(self._next)
             self._next = None
 
-    async def _start(self, lock: int | None) -> None:
-        worker: _Running | None = None
-        failed: Exception | None = None
-        try:
-            worker = _Running(await self.engine.start_worker(self.order), lock, playing=1)
+    def _started(self, lock: int | None, starting: asyncio.Task[Started]) -> None:
+        self._starting.discard(starting)
+        error = None if starting.cancelled() else starting.exception()
+        if error is None and not starting.cancelled():
+            worker = starting.result()
+            worker.lock = lock
             self._workers.append(worker)
-            logger.info("a worker is ready: %s", worker.started.place)
-            if worker.started.ended is not None:
-                worker.started.ended.add_done_callback(lambda _: self._ended(worker))
-        except (ClusterError, NodeLostError) as error:
-            failed = error
-        except Exception as error:  # noqa: BLE001 - who waits for a place has to be told
-            failed = ClusterError(f"a worker cannot be started: {type(error).__name__}: {error}")
-        finally:
-            if worker is None and lock is not None:
-                os.close(lock)
-            task = asyncio.current_task()
-            assert task is not None
-            self._starting.discard(task)
-        if failed is not None:
-            self._failed(failed)
-        if worker is not None:
+            logger.info("a worker is ready: %s", worker.place)
+            if worker.ended is not None:
+                worker.ended.add_done_callback(lambda _: self._ended(worker))
             self._leave(worker)  # its first place is free now
+            return
+        if lock is not None:
+            os.close(lock)
+        if isinstance(error, ClusterError | NodeLostError):
+            self._failed(error)
+        elif error is not None:  # who waits for a place has to be told
+            self._failed(ClusterError(f"a worker cannot be started: {type(error).__name__}: {error}"))
 
     def _failed(self, error: Exception) -> None:
         """A worker cannot be started: those that play go on, and where there are none whoever waits is told."""
         if self._workers or self._starting:
-            self._paused_until = asyncio.get_running_loop().time() + _PAUSE
+            self._pause(_PAUSE)
             logger.warning("no further worker for now, the others play on: %s", error)
         else:
-            self._paused_until = 0.0
             waiting = [one for one in self._waiting if not one.done()]
             # A lost node is one start's bad luck; anything else would happen to all.
             for one in waiting[: self.config.per_worker] if isinstance(error, NodeLostError) else waiting:
                 one.set_exception(error)
         self._dispatch()
 
-    def _leave(self, worker: _Running) -> None:
+    def _leave(self, worker: Started) -> None:
         worker.playing -= 1
         if worker in self._workers and not worker.playing:
             seconds = 0.0 if worker.leaving else self.idle_seconds
@@ -315,41 +310,38 @@ class Cluster:
         while True:
             await asyncio.sleep(self.look_seconds)
             leaving = await self.engine.leaving() if self._workers else ()
-            for worker in [one for one in self._workers if one.started.node_id in leaving and not one.leaving]:
+            for worker in [one for one in self._workers if one.node_id in leaving and not one.leaving]:
                 self._give_back(worker, "its node is drained")
             shared = self.config.max_workers and self._workers and not any(one.leaving for one in self._workers)
             if shared and self._is_another_next():
                 worker = min(self._workers, key=lambda one: one.playing)
                 self._give_back(worker, "another process of the pool has none (--env.cluster.max-workers)")
 
-    def _give_back(self, worker: _Running, reason: str) -> None:
+    def _give_back(self, worker: Started, reason: str) -> None:
         worker.leaving = True
-        logger.info("no further rollout for the %s: %s", worker.started.place, reason)
+        logger.info("no further rollout for the %s: %s", worker.place, reason)
         if not worker.playing:
             self._end(worker)
 
-    def _forget(self, worker: _Running) -> None:
+    def _forget(self, worker: Started) -> None:
         if worker in self._workers:
             self._workers.remove(worker)
-            self._paused_until = 0.0
             if worker.lock is not None:
                 os.close(worker.lock)
+            self._resume()
 
-    def _ended(self, worker: _Running) -> None:
+    def _ended(self, worker: Started) -> None:
         """No rollout is handed to a worker that was lost; those that it plays are told by their own calls."""
         if worker in self._workers:
-            logger.warning("no further rollout for the %s: it was lost", worker.started.place)
-            if worker.idle is not None:
-                worker.idle.cancel()
-            self._forget(worker)
-            self._dispatch()
+            logger.warning("no further rollout for the %s: it was lost", worker.place)
+            self._end(worker)
 
-    def _end(self, worker: _Running) -> None:
+    def _end(self, worker: Started) -> None:
         if worker in self._workers:
             if worker.idle is not None:
                 worker.idle.cancel()
             self._forget(worker)
-            task = asyncio.create_task(self.engine.end(worker.started.handle))
+            task = asyncio.create_task(self.engine.end(worker.handle))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
@@ -365,18 +357,3 @@ def _episode(kind: str, data: bytes) -> WireEpisode:
     if kind != "episode":
         raise ValueError(data.decode(errors="replace"))
     return WireEpisode.model_validate(unpack(data))
-
-
-def require_reachable(urls: Iterable[str]) -> None:
-    """Refuse endpoints that mean each node itself.
-
-    Raises:
-        ClusterError: a URL leads each node to itself; the message says what to give in its place.
-    """
-    for url in urls:
-        host = urlsplit(url).hostname or ""
-        if is_own_machine(host):
-            raise ClusterError(
-                f"the endpoint {host} means each node itself on a cluster: give an address of its machine that all "
-                "nodes reach (--client.base-url)"
-            )

@@ -27,6 +27,7 @@ from verifiers.v1.trace import Trace
 from verifiers.v1.utils.generic import concrete_type
 
 from opencode_env.cluster.claims import Claim
+from opencode_env.errors import ClusterError
 from opencode_env.own_packages import OWN_PACKAGES
 
 _NEWS_SECONDS = 2.0
@@ -56,16 +57,6 @@ def digest(packages: Iterable[str]) -> str:
     return digest.hexdigest()[:10]
 
 
-def unlike(driver: dict[str, str], node: dict[str, str]) -> list[str]:
-    """Return what a node has in another version than the driver, in words."""
-    names = sorted({*driver, *node})
-    return [
-        f"{name} {node.get(name, 'none')} instead of {driver.get(name, 'none')}"
-        for name in names
-        if driver.get(name) != node.get(name)
-    ]
-
-
 class Worker:
     """Holds the environment on a node, from `start` to `stop`."""
 
@@ -83,17 +74,24 @@ class Worker:
                 (paths that must be there), `env` (variables), `cpus`, `kind` (module and name of the environment's
                 class) and `config`.
         """
-        asked = json.loads(order)
-        here = {"pid": os.getpid()}
-        if wrong := unlike(asked["versions"], versions()):
-            return json.dumps({**here, "refused": f"it has {', '.join(wrong)}"}).encode()
+        answer = self.where()
         try:
-            await self._start(asked)
+            await self.begin(json.loads(order))
         except Exception as error:  # noqa: BLE001 - the driver says it
-            return json.dumps({**here, "refused": f"{type(error).__name__}: {error}"}).encode()
-        return json.dumps(here).encode()
+            answer["refused"] = f"{type(error).__name__}: {error}"
+        return json.dumps(answer).encode()
 
-    async def _start(self, asked: dict[str, Any]) -> None:
+    def where(self) -> dict[str, Any]:
+        """Return where this is."""
+        return {"pid": os.getpid()}
+
+    async def begin(self, asked: dict[str, Any]) -> None:
+        """Start the environment that an order describes, or raise what is wrong."""
+        here = versions()
+        wrong = [name for name, other in asked["versions"].items() if here.get(name) != other]
+        if wrong:
+            told = (f"{name} {here.get(name)} instead of {asked['versions'][name]}" for name in wrong)
+            raise ClusterError(f"it has {', '.join(told)}")
         if asked["token"] is not None and not (token := Path(asked["token"])).exists():
             raise FileNotFoundError(f"--env.turns.keep: {token.parent} is not one that it shares with the driver")
         if missing := [file for file in asked["files"] if not Path(file).exists()]:
