@@ -108,7 +108,7 @@ async def measure(count: int, directory: Path) -> tuple[Seconds, Seconds]:
     """A rollout of OpenCode and one of the bare function."""
     problems = Contextual().fresh(random.Random(0), count)
     recorded = await record(Contextual(), directory)
-    tokenizer = build_tokenizer([one.system for one in recorded], [one.rest for one in recorded])
+    tokenizer = build_tokenizer([text for one in recorded for text in one.constants], [one.rest for one in recorded])
     script, named = Script(tokenizer, problems), [(problem.name, problem) for problem in problems]
     ours = await with_opencode(script, save(tokenizer, directory / "words"), named)
     return ours, without(script, recorded, tokenizer, named)

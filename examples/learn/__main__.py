@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from examples.learn.breaking import Break
+from examples.learn.carrying import Carry
 from examples.learn.command import at_least, exit_code, say
 from examples.learn.comparing import GOAL, Comparison, compare, mean_line
 from examples.learn.contextual import Contextual
@@ -19,10 +20,13 @@ from examples.learn.run import Outcome, Plan, Run
 CURRICULA: dict[str, Curriculum] = {
     "contextual": Contextual(),
     "copy": Copy(),
+    "carry": Carry(),
+    "carry-frozen": Carry("frozen"),
+    "no-carry-frozen": Carry("frozen", needed=False),
     "recursion": Recursion(),
     "recursion-frozen": Recursion("frozen"),
 }
-"""By name; in the last one what sub calls say is not trained."""
+"""By name; in the frozen ones what sub calls or summaries say is not trained."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,8 +56,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.broken is Break.ECHO and (options.bare or CURRICULA[options.curriculum].sub_calls):
         parser.error("--break echo needs OpenCode's own history: without --bare, and of a curriculum without sub calls")
-    if options.prime_rl and (options.bare or options.broken or CURRICULA[options.curriculum].sub_calls):
-        parser.error("--prime-rl goes without --bare and --break, and with a curriculum without sub calls")
+    several = CURRICULA[options.curriculum].sub_calls or CURRICULA[options.curriculum].summaries
+    if options.prime_rl and (options.bare or options.broken or several):
+        parser.error("--prime-rl goes without --bare and --break, and with a curriculum of one conversation")
     if options.branch and (options.curriculum != "copy" or options.broken or options.prime_rl):
         parser.error("--branch goes with copy, and without --break and --prime-rl")
     if (options.branch or options.goal is not None) and not (options.steps and options.evaluate[1]):

@@ -12,7 +12,7 @@ from uuid import uuid4
 from opencode_runs.traces.record import SCHEMA_VERSION
 from opencode_runs.trainable.samples import TrainingSample
 
-from examples.learn.curriculum import KEY, PARTS, QUESTION, Curriculum, Problem, fill
+from examples.learn.curriculum import KEY, PARTS, QUESTION, Curriculum, Problem, fill, trained
 from examples.learn.rollouts import Rollout
 from examples.learn.spoken import Speaker, Spoken
 from examples.learn.transcript import Transcript
@@ -29,7 +29,7 @@ def play_bare(
     empty = dict.fromkeys(PARTS, "")
     known = [{**empty, QUESTION: problem.question, KEY: problem.key} for _, problem in problems]
     samples: list[list[TrainingSample]] = [[] for _ in problems]
-    trained = recorded if curriculum.sub_calls != "frozen" else recorded[:1]
+    trains = trained(recorded, curriculum)
     turns: list[dict[int, Problem]] = [{} for _ in problems]
     answering = list(range(len(problems)))
     for transcript in recorded:
@@ -38,9 +38,14 @@ def play_bare(
         _converse(speak, transcript, tokenizer, talks)
         for row, talk in zip(answering, talks, strict=True):
             known[row] = talk.known
-            samples[row] += [TrainingSample(0, (), (), talk.tokens, talk.mask, talk.logprobs)] * (transcript in trained)
+            samples[row] += [TrainingSample(0, (), (), talk.tokens, talk.mask, talk.logprobs)] * (transcript in trains)
             turns[row] |= {turn + 1: replace(problems[row][1], turn=kept) for turn, kept in talk.turns.items()}
-        answering = [row for row, talk in zip(answering, talks, strict=True) if talk.answered]
+        whole = bool(curriculum.summaries)  # only a conversation that came to its end was compacted there
+        answering = [
+            row
+            for row, talk in zip(answering, talks, strict=True)
+            if talk.answered and not (whole and talk.ended and transcript is not recorded[-1])
+        ]
     rewards = [0.0] * len(problems)
     for row in answering:
         rewards[row] = problems[row][1].reward(fill(curriculum.answer, known[row]))

@@ -14,7 +14,7 @@ from opencode_runs.trainable.samples import TrainingSample
 
 from examples.learn import curriculum as curricula
 from examples.learn import grpo, model, tokenizer, transcript
-from examples.learn.curriculum import Curriculum
+from examples.learn.curriculum import Curriculum, Filling
 from examples.learn.grpo import Batch, Settings, Trainer
 from examples.learn.model import Shape, Transformer
 from examples.learn.transcript import Transcript
@@ -51,15 +51,17 @@ def cloned(
     for step in range(STEPS):
         for group in trainer.optimizer.param_groups:
             group["lr"] = RATE * min(1, (step + 1) / 10) * (1 + math.cos(math.pi * step / STEPS)) / 2
-        samples = []
-        for filling in curriculum.demonstrations(draw):
-            for conversation in recorded:
-                tokens, mask = conversation.filled(filling).encoded(words)
-                samples.append(TrainingSample(0, (), (), tokens, mask, [0.0] * len(tokens)))
-        trainer.clone(Batch.of(samples, [0.0] * len(samples)))
+        shown = [*curriculum.demonstrations(draw)]
+        trainer.clone(*(_batch(conversation, shown, words) for conversation in recorded))
     cache.mkdir(parents=True, exist_ok=True)
     keep(policy.state_dict(), kept)
     return policy, False
+
+
+def _batch(conversation: Transcript, shown: Sequence[Filling], words: Any) -> Batch:
+    encoded = (conversation.filled(filling).encoded(words) for filling in shown)
+    samples = [TrainingSample(0, (), (), tokens, mask, [0.0] * len(tokens)) for tokens, mask in encoded]
+    return Batch.of(samples, [0.0] * len(samples))
 
 
 def keep(weights: Mapping[str, Any], path: Path) -> None:

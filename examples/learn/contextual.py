@@ -22,6 +22,7 @@ class Contextual:
     scripts: Sequence[Sequence[str]] = ((call(f"printf {QUESTION}{CONTENT} > {ANSWER_FILE}"), "done"),)
     answer: str = QUESTION + CONTENT
     sub_calls: str = ""
+    summaries: str = ""
     exploration: float = 0.2
 
     @property

@@ -26,6 +26,7 @@ class Copy:
     scripts: Sequence[Sequence[str]] = ((call(f"printf {CONTENT} > {ANSWER_FILE}"), "done"),)
     answer: str = CONTENT
     sub_calls: str = ""
+    summaries: str = ""
     exploration: float = 0.05
     """Little: where a policy is a bit unsure of what it read, more would make it guess."""
 

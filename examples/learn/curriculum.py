@@ -7,7 +7,7 @@ behind every question equally often, a policy knows how to call the tool and not
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 ANSWER_FILE, KEY_FILE = "answer.txt", "key.txt"
 
@@ -17,8 +17,12 @@ QUESTION, CONTENT, KEY, REPLY = "QUESTION", "CONTENT", "THEKEY", "REPLY"
 PARTS = ("PARTA", "PARTB")
 """Placeholders of what is said turn by turn."""
 
+PLACEHOLDERS = (QUESTION, CONTENT, KEY, REPLY, *PARTS)
+
 Filling = Mapping[str, str]
 """What stands in the place of each placeholder."""
+
+Conversation = TypeVar("Conversation")
 
 
 def fill(text: str, filling: Filling) -> str:
@@ -44,14 +48,16 @@ class Problem:
     """First character, from 1, and last one of the parts of the answer that count, each for itself; empty: the whole
     counts."""
     key: str = ""
-    """What stands in the key file; empty: there is none."""
+    """What the agent finds out from a file; empty: nothing."""
+    prepared: Sequence[str] = ()
+    """Commands that prepare the sandbox; empty: what writes the key file, if there is a key."""
     turn: Any = None
     """The kept turn that its rollouts go on from, as what plays them kept it; None: they begin at the beginning."""
 
     @property
     def setup(self) -> list[str]:
         """The commands that prepare the sandbox."""
-        return [f"printf {self.key} > {KEY_FILE}"] if self.key else []
+        return [*self.prepared] or ([f"printf {self.key} > {KEY_FILE}"] if self.key else [])
 
     @property
     def verify(self) -> list[str]:
@@ -95,6 +101,11 @@ class Curriculum(Protocol):
         ...
 
     @property
+    def summaries(self) -> str:
+        """Whether the conversation is compacted, once, and whether the summary trains: "", "frozen" or "trained"."""
+        ...
+
+    @property
     def exploration(self) -> float:
         """What a nat of entropy is worth, beside a reward of 1, when training begins."""
         ...
@@ -114,3 +125,9 @@ class Curriculum(Protocol):
     def fresh(self, draw: random.Random, count: int) -> list[Problem]:
         """Problems to evaluate with."""
         ...
+
+
+def trained(conversations: Sequence[Conversation], curriculum: Curriculum) -> list[Conversation]:
+    """Those of a rollout's conversations that train: of frozen sub calls or summaries the second one does not."""
+    frozen = "frozen" in (curriculum.sub_calls, curriculum.summaries)
+    return [one for place, one in enumerate(conversations) if place != 1 or not frozen]

@@ -55,11 +55,13 @@ class Batch:
     logprobs: torch.Tensor
     """Those of sampling, in the places of the mask."""
     advantages: torch.Tensor
-    """One for each sample."""
+    """One for each sample: that of its rollout."""
+    rollouts: int
+    """How many the samples are of; each counts once, however many samples it is."""
 
     @classmethod
-    def of(cls, samples: Sequence[TrainingSample], advantages: Sequence[float]) -> "Batch":
-        """The samples with their advantages."""
+    def of(cls, samples: Sequence[TrainingSample], advantages: Sequence[float], rollouts: int | None = None) -> "Batch":
+        """The samples with their advantages; each is a rollout where no number is said."""
         length = max(len(sample.token_ids) for sample in samples)
 
         def padded(values: Iterable[Sequence[float]], kind: torch.dtype) -> torch.Tensor:
@@ -70,6 +72,7 @@ class Batch:
             padded((sample.mask for sample in samples), torch.bool)[:, 1:],
             padded((sample.logprobs for sample in samples), torch.float)[:, 1:],
             torch.tensor(advantages),
+            len(samples) if rollouts is None else rollouts,
         )
 
 
@@ -132,9 +135,10 @@ class Trainer:
         for _ in range(self.settings.epochs):
             self._update(policy_loss(self.model, batch, now))
 
-    def clone(self, batch: Batch) -> float:
+    def clone(self, *batches: Batch) -> float:
         """One update towards saying what the samples say; returns the loss, in nats per token."""
-        loss = -(logprobs_of(self.model, batch)[0] * batch.mask).sum() / batch.mask.sum()
+        said = torch.stack([(logprobs_of(self.model, batch)[0] * batch.mask).sum() for batch in batches]).sum()
+        loss = -said / sum(batch.mask.sum() for batch in batches)
         self._update(loss)
         return float(loss.detach())
 
@@ -153,11 +157,11 @@ def logprobs_of(model: Transformer, batch: Batch) -> tuple[torch.Tensor, torch.T
 
 
 def policy_loss(model: Transformer, batch: Batch, settings: Settings) -> torch.Tensor:
-    """PPO's clipped loss less what entropy is worth, summed over the tokens of a sample, as a mean over samples."""
+    """PPO's clipped loss less what entropy is worth, summed over the tokens of a rollout, as a mean over rollouts."""
     now, entropy = logprobs_of(model, batch)
     ratio = ((now - batch.logprobs) * batch.mask).exp()
     advantage = batch.advantages[:, None]
     gain = torch.minimum(ratio * advantage, ratio.clamp(1 - settings.clip, 1 + settings.clip) * advantage)
     undecided = batch.mask & (entropy.detach() > UNDECIDED)
     left_open = (entropy * undecided).sum(-1).clamp(max=OPEN)
-    return -((gain * batch.mask).sum() + settings.entropy * left_open.sum()) / len(batch.tokens)
+    return -((gain * batch.mask).sum() + settings.entropy * left_open.sum()) / batch.rollouts

@@ -1,6 +1,7 @@
 """Records one real rollout of a script, from which the format is cloned."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,13 @@ from opencode_env.agents.opencode import OpenCodeHarnessConfig
 
 from examples.learn.curriculum import KEY, QUESTION, Curriculum, Problem
 from examples.learn.engine import Engine
-from examples.learn.rollouts import MODEL, Rollout, playing
+from examples.learn.rollouts import MODEL, Rollout, compacting, playing
 from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import ASSISTANT, END, build_tokenizer, save
 from examples.learn.transcript import Transcript
+
+FULL = 10_000
+"""Tokens of single bytes from which on a conversation is compacted: the system prompt is a good part of them."""
 
 
 async def record(curriculum: Curriculum, directory: Path) -> list[Transcript]:
@@ -42,18 +46,26 @@ async def play_scripts(
         kind: class of the harness's configuration, where there are no sub calls.
     """
     scripts = curriculum.scripts
-    key = KEY if len(scripts) > 1 else ""
+    problem = Problem("recorded", QUESTION, curriculum.answer, key=KEY if curriculum.sub_calls else "")
+    options: dict[str, Any] = {}
+    if curriculum.summaries:
+        problem = replace(problem, prepared=curriculum.problem(KEY).prepared)
+        options = compacting(FULL, "trained")
+    in_order = iter([text for script in scripts for text in script])
 
     def speak(prompts: Sequence[Sequence[int]]) -> list[Spoken]:
         said = []
         for text in map(tokenizer.decode, prompts):
-            script = scripts[0 if QUESTION in text else 1]
-            said.append(tokenizer.encode(script[text.count(ASSISTANT) - 1] + END, add_special_tokens=False))
+            if curriculum.summaries:
+                answer = next(in_order)
+            else:
+                answer = scripts[0 if QUESTION in text else 1][text.count(ASSISTANT) - 1]
+            said.append(tokenizer.encode(answer + END, add_special_tokens=False))
         return [Spoken(tokens, [-1.0] * len(tokens), stopped=True) for tokens in said]
 
     async with (
         Engine(speak, MODEL).serving() as url,
-        playing(url, directory, 1, kind, "trained" if key else "") as player,
+        playing(url, directory, 1, kind, "trained" if curriculum.sub_calls else "", options=options) as player,
     ):
-        (rollout,) = await player.play([("recorded", Problem("recorded", QUESTION, curriculum.answer, key=key))])
+        (rollout,) = await player.play([("recorded", problem)])
         return rollout

@@ -31,6 +31,7 @@ class Recursion:
         (KEY + REPLY,),
     )
     answer: str = QUESTION + CONTENT + KEY + REPLY
+    summaries: str = ""
     exploration: float = 0.2
 
     @property

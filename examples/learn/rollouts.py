@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import verifiers.v1 as vf
@@ -32,6 +33,10 @@ MODEL = "learner"
 LONGEST = 128
 """Tokens of one answer."""
 TURNS = 4
+SUMMARY_TURNS = 2
+"""More where a conversation is compacted: the summary, and what fills the window."""
+RESERVE = 1 << 12
+"""Tokens of a window that are kept free: room for a summary and an answer."""
 SYSTEM = "You answer with one command."
 KEPT_BYTES = 1 << 30
 """Of turns that are kept; the oldest go first."""
@@ -170,7 +175,21 @@ def spare(kind: type[OpenCodeHarnessConfig]) -> dict[str, Any]:
     return {**options, "recursion_prompt": ""} if issubclass(kind, OpenCodeRLMHarnessConfig) else options
 
 
-def environment(kind: type[OpenCodeHarnessConfig], sub_calls: str, kept: Path | None = None) -> CliAgentEnv[Any]:
+def compacting(tokens: int, summaries: str) -> dict[str, Any]:
+    """OpenCode's options to compact a conversation.
+
+    Args:
+        tokens: of a call, prompt and answer, from which on it does.
+        summaries: "frozen" or "trained", as the curriculum says.
+    """
+    trains = "all" if summaries == "trained" else "sections"
+    window = {"context_window": tokens + RESERVE, "window_reserve": RESERVE}
+    return {"disable_compaction": False, "compaction_trains": trains, **window}
+
+
+def environment(
+    kind: type[OpenCodeHarnessConfig], sub_calls: str, kept: Path | None, options: Mapping[str, Any]
+) -> CliAgentEnv[Any]:
     """OpenCode as the only agent, whose turns may be kept, or with calls of its model from inside its work."""
     if sub_calls:
         seat = local_seat(OpenCodeRLMHarnessConfig(id="opencode-rlm", **spare(OpenCodeRLMHarnessConfig)))
@@ -178,10 +197,11 @@ def environment(kind: type[OpenCodeHarnessConfig], sub_calls: str, kept: Path | 
             {"taskset": {"id": "opencode-env"}, "include_sub_llm_in_trajectory": sub_calls == "trained"}
         )
         return OpenCodeRLMEnv(rlm.model_copy(update={"agent": seat.model_copy(update={"max_turns": TURNS})}))
-    seat = local_seat(kind(id="opencode-env", **spare(kind)))
+    seat = local_seat(kind(id="opencode-env", **spare(kind), **options))
     turns = {"keep": kept, "max_disk": KEPT_BYTES}
     config = OpenCodeEnvConfig.model_validate({"taskset": {"id": "opencode-env"}, "turns": turns})
-    return OpenCodeEnv(config.model_copy(update={"agent": seat.model_copy(update={"max_turns": TURNS})}))
+    most = TURNS + SUMMARY_TURNS * bool(options)
+    return OpenCodeEnv(config.model_copy(update={"agent": seat.model_copy(update={"max_turns": most})}))
 
 
 @asynccontextmanager
@@ -192,6 +212,7 @@ async def playing(
     kind: type[OpenCodeHarnessConfig] = OpenCodeHarnessConfig,
     sub_calls: str = "",
     kept: Path | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> AsyncIterator[Player]:
     """The environment, over an engine.
 
@@ -202,8 +223,9 @@ async def playing(
         kind: class of the harness's configuration, where there are no sub calls.
         sub_calls: "", "frozen" or "trained", as the curriculum says.
         kept: where turns are kept, an absolute path; None keeps none.
+        options: further ones of OpenCode, where there are no sub calls.
     """
-    env = environment(kind, sub_calls, kept)
+    env = environment(kind, sub_calls, kept, options)
     client = TrainClientConfig(
         base_url=url,
         api_key_var="NO_SUCH_KEY",

@@ -26,11 +26,11 @@ from examples.learn.curve import HEADER, Step, rates, save_plot, terminal_plot
 from examples.learn.engine import Engine
 from examples.learn.grpo import Batch, Settings, Trainer, advantages, means
 from examples.learn.model import Transformer, sample
-from examples.learn.rollouts import LONGEST, MODEL, Rollout, keep_rollouts, playing
+from examples.learn.rollouts import LONGEST, MODEL, Rollout, compacting, keep_rollouts, playing
 from examples.learn.sanity import Answers, findings, unearned, unsaid
 from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import END, build_tokenizer, save
-from examples.learn.transcript import Transcript
+from examples.learn.transcript import Transcript, full
 
 PLAYED = 0.9
 """Of an evaluation's rollouts, the part that must not fail."""
@@ -117,7 +117,7 @@ class Run:
         for folder in ("rollouts", "kept"):
             shutil.rmtree(self.plan.directory / folder, ignore_errors=True)
         recorded = self.recorded
-        words = build_tokenizer([one.system for one in recorded], [one.rest for one in recorded])
+        words = build_tokenizer([text for one in recorded for text in one.constants], [one.rest for one in recorded])
         save(words, self.plan.directory / "tokenizer")
         started = time.monotonic()
         args = (recorded, self.plan.curriculum, words, self.plan.seed, self.plan.cache)
@@ -154,7 +154,9 @@ class Run:
             return
         kind = NoEchoConfig if self.plan.broken is Break.ECHO else OpenCodeHarnessConfig
         directory, kept = self.plan.directory / "tokenizer", self.plan.directory.resolve() / "kept"
-        args = self.plan.at_once, kind, self.plan.curriculum.sub_calls, kept if self.plan.branch else None
+        summaries = self.plan.curriculum.summaries
+        options = compacting(full(self.recorded, words), summaries) if summaries else {}
+        args = self.plan.at_once, kind, self.plan.curriculum.sub_calls, kept if self.plan.branch else None, options
         async with (
             Engine(speak, MODEL).serving() as url,
             playing(url, directory, *args) as player,
@@ -227,7 +229,7 @@ class Run:
         return means(await self._bare([("", problem) for problem in problems]))[""]
 
     async def _step(self, number: int, trainer: Trainer, breaker: Breaker, play: Play) -> None:
-        started = time.monotonic()
+        started, curriculum = time.monotonic(), self.plan.curriculum
         self._given.clear()
         rollouts = self._rollouts = breaker(await self.rollouts(play))
         sampled = sum(len(answer) * times for answer, times in self._given.items())
@@ -238,12 +240,13 @@ class Run:
         after = time.monotonic()
         gains = advantages(rollouts)
         pairs = [(one, gain) for rollout, gain in zip(rollouts, gains, strict=True) for one in rollout.samples]
-        batch = Batch.of([one for one, _ in pairs], [gain for _, gain in pairs])
+        played = sum(bool(rollout.samples) for rollout in rollouts)
+        batch = Batch.of([one for one, _ in pairs], [gain for _, gain in pairs], played)
         measured = await asyncio.to_thread(trainer.measure, batch)
         found = [
             *findings(rollouts, measured),
-            *unsaid(rollouts, self._given, every=self.plan.curriculum.sub_calls != "frozen"),
-            *unearned(rollouts, self.plan.curriculum, self.recorded, self._words),
+            *unsaid(rollouts, self._given, every="frozen" not in (curriculum.sub_calls, curriculum.summaries)),
+            *unearned(rollouts, curriculum, self.recorded, self._words),
             *self.not_of(rollouts, gains),
         ]
         await asyncio.to_thread(self.update, trainer, batch, (number - 1) / self.plan.steps)

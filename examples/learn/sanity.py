@@ -6,7 +6,7 @@ from typing import Any
 
 from opencode_runs.trainable.samples import TrainingSample
 
-from examples.learn.curriculum import PARTS, Curriculum, Filling, fill
+from examples.learn.curriculum import PARTS, PLACEHOLDERS, Curriculum, Filling, fill, trained
 from examples.learn.grpo import Measured
 from examples.learn.rollouts import Rollout, problem_of
 from examples.learn.transcript import Transcript, turns
@@ -60,9 +60,10 @@ def unearned(
     """Rewards that are not what the rollout's own trained tokens are worth, where these are of the cloned format."""
     wrong = 0
     for rollout in rollouts:
-        written = _written(rollout, recorded, tokenizer)
-        if written is not None:
-            worth = curriculum.problem(problem_of(rollout.group)).reward(fill(curriculum.answer, written))
+        written = _written(rollout, trained(recorded, curriculum), tokenizer)
+        answer = fill(curriculum.answer, written or {})
+        if not any(placeholder in answer for placeholder in PLACEHOLDERS):
+            worth = curriculum.problem(problem_of(rollout.group)).reward(answer)
             wrong += not abs(rollout.reward - worth) <= 1e-6
     return [f"{wrong} rewards are not what their own trained answers are worth"] if wrong else []
 
@@ -72,7 +73,10 @@ def _answers(sample: TrainingSample) -> list[tuple[int, ...]]:
 
 
 def _written(rollout: Rollout, recorded: Sequence[Transcript], tokenizer: Any) -> Filling | None:
-    """What a rollout wrote whose commands are those of the format; None: that cannot be told without a shell."""
+    """What a rollout wrote whose commands are those of the format; None: that cannot be told without a shell.
+
+    Of conversations that do not train, what they wrote is not known.
+    """
     if len(rollout.samples) != len(recorded):
         return None
     written = dict.fromkeys(PARTS, "")

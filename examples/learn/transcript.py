@@ -5,16 +5,19 @@ prompt with OpenCode's tools, the marks between turns, the results of commands.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Self
 
 from opencode_runs.trainable.samples import TrainingSample
 
-from examples.learn.curriculum import CONTENT, KEY, PARTS, QUESTION, REPLY, Filling, fill
+from examples.learn.curriculum import CONTENT, KEY, PLACEHOLDERS, QUESTION, Filling, fill
 from examples.learn.tokenizer import ASSISTANT, END
 
-_EMPTY = dict.fromkeys((QUESTION, CONTENT, KEY, REPLY, *PARTS), " ")
+LONG = 100
+"""Characters of instructions that are as good as a system prompt."""
+_EMPTY = dict.fromkeys(PLACEHOLDERS, " ")
 _WORDS = {placeholder: rf"(?P<{placeholder}>\w+)" for placeholder in _EMPTY}
 
 
@@ -34,15 +37,19 @@ class Transcript:
         return cls(tuple(parts[False][: len(parts[True])]), tuple(parts[True]))
 
     @property
-    def system(self) -> str:
-        """What comes before what differs from rollout to rollout: the rendered system prompt, with the tools."""
-        return fill(self.given[0], dict.fromkeys((QUESTION, KEY), "\0")).partition("\0")[0]
+    def constants(self) -> list[str]:
+        """What is the same in all rollouts: the rendered system prompt with the tools, then long instructions."""
+        first, *others = re.split("|".join((QUESTION, KEY, CONTENT)), self.given[0])
+        return [first, *(text for text in others if len(text) >= LONG)]
 
     @property
     def rest(self) -> str:
-        """Everything that follows it."""
+        """Everything else."""
         empty = self.filled(_EMPTY)
-        return " ".join((empty.given[0][len(self.system) :], *empty.given[1:], *empty.said))
+        begun = empty.given[0]
+        for text in self.constants:
+            begun = begun.replace(text, " ", 1)
+        return " ".join((begun, *empty.given[1:], *empty.said))
 
     def filled(self, filling: Filling) -> "Transcript":
         """The same conversation with other words."""
@@ -56,9 +63,14 @@ class Transcript:
         return found.groupdict() if found else None
 
     def answers(self, text: str) -> list[str]:
-        """All that the model says in a conversation, trained or not."""
+        """All that the model says in a conversation, trained or not; what it begins with was said in another one."""
         opening = self.given[0][self.given[0].rindex(ASSISTANT) :]
-        return [part.partition(END)[0] + END for part in text.split(opening)[1:]]
+        return [part.partition(END)[0] + END for part in text.split(opening)[self.given[0].count(opening) :]]
+
+    def lengths(self, tokenizer: Any) -> list[int]:
+        """Its tokens up to the end of each answer, with a character in each placeholder."""
+        tokens, mask = self.filled(_EMPTY).encoded(tokenizer)
+        return [at for at in range(1, len(tokens) + 1) if mask[at - 1] and not (mask[at:] or [False])[0]]
 
     def encoded(self, tokenizer: Any) -> tuple[list[int], list[bool]]:
         """Its tokens, and which of them the model said."""
@@ -76,3 +88,20 @@ def turns(sample: TrainingSample) -> list[tuple[bool, tuple[int, ...]]]:
     """The tokens that the model is given and those that it says, by turns; and whether it says them."""
     pairs = zip(sample.mask, sample.token_ids, strict=True)
     return [(own, tuple(token for _, token in run)) for own, run in groupby(pairs, key=lambda pair: pair[0])]
+
+
+def full(recorded: Sequence[Transcript], tokenizer: Any) -> int:
+    """The tokens from which on a conversation is compacted, so that it is where the recorded one was, and not again.
+
+    Args:
+        recorded: what came before, the summary, what came behind it.
+        tokenizer: of the policy.
+
+    Raises:
+        RuntimeError: there is no such number.
+    """
+    before, _, behind = (one.lengths(tokenizer) for one in recorded)
+    least, most = max(*before[:-1], *behind), before[-1]
+    if least >= most:
+        raise RuntimeError(f"nothing fills the window: {before} tokens before the compaction, {behind} behind it")
+    return (least + most + 1) // 2

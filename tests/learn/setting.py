@@ -47,7 +47,7 @@ class Setting:
 def setting(seed: int = 0) -> Setting:
     """A small one."""
     torch.manual_seed(seed)
-    words = build_tokenizer([RECORDED.system], [RECORDED.rest])
+    words = build_tokenizer(RECORDED.constants, [RECORDED.rest])
     policy = Transformer(Shape(len(words), width=32, heads=2))
     return Setting(words, policy, torch.Generator().manual_seed(seed))
 

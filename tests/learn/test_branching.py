@@ -66,7 +66,7 @@ def offered(trunk: Rollout) -> list[tuple[str, Problem]]:
 
 
 def test_a_group_from_a_kept_turn_trains_what_was_sampled_behind_it_only() -> None:
-    words, heard = build_tokenizer([RECORDED.system], [RECORDED.rest]), list[Sequence[int]]()
+    words, heard = build_tokenizer(RECORDED.constants, [RECORDED.rest]), list[Sequence[int]]()
     speak = saying(words, SAID, heard)
     (trunk,) = play_bare(speak, [RECORDED], words, CURRICULUM, [("ab", PROBLEM)])
     (branch,) = play_bare(speak, [RECORDED], words, CURRICULUM, offered(trunk))
@@ -77,7 +77,7 @@ def test_a_group_from_a_kept_turn_trains_what_was_sampled_behind_it_only() -> No
 def test_so_it_is_with_real_opencode(tmp_path: Path) -> None:
     async def played() -> None:
         (recorded,) = await record(CURRICULUM, tmp_path / "bytes")
-        words, heard = build_tokenizer([recorded.system], [recorded.rest]), list[Sequence[int]]()
+        words, heard = build_tokenizer(recorded.constants, [recorded.rest]), list[Sequence[int]]()
         where = save(words, tmp_path / "words")
         speak = saying(words, SAID, heard)
         async with Engine(speak, MODEL).serving() as url, playing(url, where, 1, kept=tmp_path / "kept") as player:

@@ -4,18 +4,24 @@ function about what an answer is worth."""
 import random
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from examples.learn.__main__ import CURRICULA
 from examples.learn.bare import play_bare
+from examples.learn.carrying import Carry
+from examples.learn.checkpoint import key_of
 from examples.learn.copying import Copy
 from examples.learn.curriculum import ANSWER_FILE, CONTENT, KEY, KEY_FILE, QUESTION, REPLY, Curriculum, fill
 from examples.learn.recursion import Recursion
+from examples.learn.rollouts import Rollout
+from examples.learn.sanity import unearned
 from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import ASSISTANT, END, build_tokenizer
-from examples.learn.transcript import Transcript
+from examples.learn.transcript import Transcript, full
 from tests.learn.setting import PROMPT
 
 EACH = pytest.mark.parametrize("curriculum", CURRICULA.values(), ids=CURRICULA)
@@ -74,6 +80,67 @@ def test_only_the_key_file_says_what_a_sub_call_must_complete(tmp_path: Path) ->
     assert problem.key not in problem.question
     subprocess.run(["sh", "-c", problem.setup[0]], cwd=tmp_path, check=True)
     assert (tmp_path / KEY_FILE).read_text() == problem.key
+
+
+def conversations(curriculum: Carry) -> list[Transcript]:
+    """What is given and said before the compaction, in it and behind it."""
+    before, summary, behind = ([text + END for text in script] for script in curriculum.scripts)
+    more = f"\n<|im_start|>user\nok<|im_end|>\n{ASSISTANT}\n"
+    filled = more.replace("ok", f"{KEY} {'o ' * 40}")
+    asked = f"<|im_start|>user\nSummarise {KEY} now.<|im_end|>\n{ASSISTANT}\n"
+    begun = PROMPT.replace(QUESTION, f"{QUESTION}<|im_end|>\n{ASSISTANT}\n{CONTENT}<|im_end|>\n<|im_start|>user\nGo on")
+    return [
+        Transcript((PROMPT, filled), tuple(before)),
+        Transcript((asked,), tuple(summary)),
+        Transcript((begun, more), tuple(behind)),
+    ]
+
+
+@pytest.mark.parametrize(("name", "samples"), [("carry", 3), ("carry-frozen", 2)])
+def test_behind_a_compaction_only_the_summary_tells_the_key(name: str, samples: int) -> None:
+    curriculum = CURRICULA[name]
+    assert isinstance(curriculum, Carry)
+    recorded, words = conversations(curriculum), build_tokenizer()
+    problem = curriculum.problem("b")
+
+    def played(note: str) -> tuple[Rollout, str]:
+        heard: list[str] = []
+        filling = {QUESTION: problem.question, KEY: problem.key, CONTENT: note, REPLY: note}
+        script = iter([fill(text, filling) for one in recorded for text in one.said])
+
+        def speak(prompts: Sequence[Sequence[int]]) -> list[Spoken]:
+            heard.extend(map(words.decode, prompts))
+            said = words.encode(next(script), add_special_tokens=False)
+            return [Spoken(said, [-1.0] * len(said), stopped=True)]
+
+        (rollout,) = play_bare(speak, recorded, words, curriculum, [("b", problem)])
+        assert len(rollout.samples) == samples
+        assert not unearned([rollout], curriculum, recorded, words)
+        assert unearned([replace(rollout, reward=1 - rollout.reward)], curriculum, recorded, words)
+        return rollout, heard[3]
+
+    held, begun = played("3b")
+    assert held.reward == 1.0
+    assert "3b" in begun
+    lost, begun = played("1x")
+    assert lost.reward == 0.0
+    assert "1x" in begun
+    assert "3b" not in begun
+    assert recorded[2].answers(begun + recorded[2].said[0]) == [recorded[2].said[0]], "a copy was said elsewhere"
+    assert full(recorded, words) > max(recorded[2].lengths(words))
+
+
+def test_a_summary_that_trains_or_not_follows_from_the_same_cloned_policy() -> None:
+    recorded, words = conversations(Carry()), build_tokenizer()
+    same, other = Carry("frozen"), Carry("frozen", needed=False)
+    assert key_of(recorded, Carry(), words, 0) == key_of(recorded, same, words, 0)
+    assert key_of(recorded, same, words, 0) != key_of(recorded, other, words, 0)
+
+
+def test_what_does_not_fill_the_window_is_no_curriculum() -> None:
+    short = conversations(Carry())
+    with pytest.raises(RuntimeError, match="nothing fills the window"):
+        full([short[1], short[1], short[2]], build_tokenizer())
 
 
 @pytest.mark.parametrize("name", ["recursion", "recursion-frozen"])

@@ -53,7 +53,9 @@ def test_what_is_outside_the_mask_changes_nothing() -> None:
     made = setting()
     batch = batch_of(made.rollouts())
     loss = policy_loss(made.policy, batch, Settings()).detach()
-    moved = Batch(batch.tokens, batch.mask, torch.where(batch.mask, batch.logprobs, -9.0), batch.advantages)
+    moved = Batch(
+        batch.tokens, batch.mask, torch.where(batch.mask, batch.logprobs, -9.0), batch.advantages, batch.rollouts
+    )
     assert torch.allclose(policy_loss(made.policy, moved, Settings()).detach(), loss, atol=1e-6)
 
 
@@ -114,3 +116,13 @@ def test_a_mistake_between_sampling_and_training_is_named(kind: Break | None, sa
         trainer.learn(batch)
     assert [says in one for one in found] == [True] * len(found)
     assert bool(found) == (kind is not None)
+
+
+def test_a_rollout_counts_once_however_many_samples_it_is() -> None:
+    made = setting()
+    rollouts = made.rollouts()
+    samples, gains = [one for rollout in rollouts for one in rollout.samples], [*range(1, len(rollouts) + 1)]
+    several = Batch.of([*samples, *samples], [*gains, *gains], len(rollouts))
+    once = policy_loss(made.policy, Batch.of(samples, gains), Settings())
+    assert several.rollouts == len(rollouts)
+    assert torch.allclose(policy_loss(made.policy, several, Settings()), 2 * once, atol=1e-5)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from examples.learn.breaking import NoEchoConfig
+from examples.learn.carrying import Carry
 from examples.learn.contextual import Contextual
 from examples.learn.copying import Copy
 from examples.learn.curriculum import Curriculum
@@ -21,7 +22,11 @@ pytestmark = pytest.mark.usefixtures("sandboxes")
 SOUND = Measured(mismatch=0.0, entropy=0.0, tokens=1)
 
 
-@pytest.mark.parametrize("curriculum", [Contextual(), Copy(), Recursion()], ids=["contextual", "copy", "recursion"])
+@pytest.mark.parametrize(
+    "curriculum",
+    [Contextual(), Copy(), Recursion(), Carry(), Carry("frozen", needed=False)],
+    ids=["contextual", "copy", "recursion", "carry", "no carry"],
+)
 def test_each_conversation_trains_what_its_script_says_and_nothing_else(curriculum: Curriculum, tmp_path: Path) -> None:
     recorded = asyncio.run(record(curriculum, tmp_path))
     assert [one.said for one in recorded] == [tuple(text + END for text in script) for script in curriculum.scripts]

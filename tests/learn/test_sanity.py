@@ -23,7 +23,7 @@ Change = Callable[[list[Rollout]], list[Rollout]]
 
 def played() -> tuple[list[Rollout], Answers, Any]:
     """Two rollouts of each problem, the first of them right, what was said in them, and its tokenizer."""
-    words, given = build_tokenizer([RECORDED.system], [RECORDED.rest]), Counter[tuple[int, ...]]()
+    words, given = build_tokenizer(RECORDED.constants, [RECORDED.rest]), Counter[tuple[int, ...]]()
     endings = {asked: [ending, "zz"] for asked, ending in WORDS}
 
     def speak(prompts: Sequence[Sequence[int]]) -> list[Spoken]:

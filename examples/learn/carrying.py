@@ -1,0 +1,69 @@
+"""A key is seen before the conversation is compacted and asked for after it: only what the summary carries can earn.
+
+There are four kinds of notes, with their numbers: one holds the key, the others nothing. Which one does is to be found
+out. The format has it that a summary is a note of any kind, each equally often, and that the answer is what the summary
+says. So only summaries can earn more: behind one that holds nothing, nothing is left of the key.
+
+Where nothing is to be carried, the key is what was asked, which stands behind the compaction too, and the answer is
+such a note, whatever the summary says.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from examples.learn.curriculum import ANSWER_FILE, CONTENT, KEY, QUESTION, REPLY, Filling, Problem, call
+
+SCRIPT = "first.sh"
+NOTHING = "x"
+FILLER = f"{'x' * 6000} {'o ' * 24}".rstrip()
+"""Fills the window: a word that is one token to the policy and is cut off in the request for a summary, and others."""
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What the summary is to carry, and whether it trains."""
+
+    summaries: str = field(default="trained", repr=False)  # what is cloned is the same
+    needed: bool = True
+    """Whether the key is seen before the compaction only."""
+    keys: str = "abcd"
+    kinds: str = "1234"
+    holds: str = "3"
+    """The kind of a note that holds the key."""
+    answer: str = REPLY
+    sub_calls: str = ""
+    exploration: float = 0.2
+
+    @property
+    def chance(self) -> float:
+        return 1 / len(self.kinds)
+
+    @property
+    def scripts(self) -> Sequence[Sequence[str]]:
+        look = call(f"sh {SCRIPT}")
+        return (look, look), (CONTENT,), (call(f"printf {REPLY} > {ANSWER_FILE}"), "done")
+
+    def problem(self, name: str) -> Problem:
+        asked, seen = (NOTHING, name) if self.needed else (name, NOTHING)
+        prepared = [f"echo 'echo {seen} {FILLER}; echo echo {NOTHING} > {SCRIPT}' > {SCRIPT}"]
+        return Problem(name, asked, self._note(self.holds, name), ((2, 2),), seen, prepared=prepared)
+
+    def _note(self, kind: str, key: str) -> str:
+        return kind + (key if kind == self.holds else NOTHING)
+
+    def demonstrations(self, draw: random.Random) -> Iterator[Filling]:
+        for key, kind in product(self.keys, self.kinds):
+            note = self._note(kind, key)
+            if self.needed:
+                yield {QUESTION: NOTHING, KEY: key, CONTENT: note, REPLY: note}
+            else:
+                yield {QUESTION: key, KEY: NOTHING, CONTENT: draw.choice(self.kinds) + NOTHING, REPLY: note}
+
+    def problems(self, draw: random.Random, count: int) -> list[Problem]:
+        chosen = [*self.keys] * (count // len(self.keys)) + draw.sample(self.keys, count % len(self.keys))
+        return [self.problem(key) for key in chosen]
+
+    def fresh(self, draw: random.Random, count: int) -> list[Problem]:
+        return self.problems(draw, count)
