@@ -9,6 +9,7 @@ verifiers tells conversations apart by their texts alone, so that two of the sam
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -325,6 +326,9 @@ def _texts_where_they_differ(old: str, new: str) -> str:
 
 
 _BEGINNINGS = 100
+_IN_A_ROW = 3
+"""Summaries of one conversation without an answer between them: what is refused for a full window is no turn, so that
+an agent which keeps its window full could have them made without end."""
 
 
 class Summaries:
@@ -342,8 +346,10 @@ class Summaries:
         self.used: dict[str, float] = {}
         """By conversation, the tokens of its newest answer and of what that was given to; inf: its newest call was
         refused for a full window."""
-        self._keys: dict[str, str] = {}
-        """By conversation, the key of the newest request for a summary that was due."""
+        self._due: dict[str, tuple[str, int]] = {}
+        """By conversation, the newest request for a summary that was due: its key, and a hash of what it says."""
+        self._in_a_row: Counter[str] = Counter()
+        """By conversation, the summaries since its newest answer."""
         self._served: dict[str, list[str]] = {}
         """By conversation, the keys of those that are served."""
 
@@ -352,12 +358,14 @@ class Summaries:
         once more, but not beside another one of the conversation."""
         if self.at is None or key.partition(":")[2] != self.agent or body.get("tools"):
             return False
-        if not self.prompt("\n".join(str(message.get("content")) for message in _system(body))):
+        orders = [message for message in body["messages"] if message.get("role") in ("system", "developer")]
+        if orders != _system(body) or not self.prompt("\n".join(str(message.get("content")) for message in orders)):
             return False
-        served = self._served.setdefault(conversation, [])
-        if self.used.get(conversation, 0) >= self.at and {*served} <= {key}:
-            self._keys[conversation] = key
-        if self._keys.get(conversation) != key:
+        served, request = self._served.setdefault(conversation, []), (key, hash(to_json(body["messages"])))
+        full = self.used.get(conversation, 0) >= self.at and self._in_a_row[conversation] < _IN_A_ROW
+        if full and {*served} <= {key}:
+            self._due[conversation] = request
+        if self._due.get(conversation) != request:
             return False
         served.append(key)
         until_end.callback(served.remove, key)
@@ -370,6 +378,8 @@ class Summaries:
     def answered(self, conversation: str, tokens: float) -> None:
         """Take up how full an answer or a refusal (inf) leaves a conversation's window; 0: it was summarised."""
         self.used[conversation] = tokens
+        if tokens != inf:
+            self._in_a_row[conversation] = 0 if tokens else self._in_a_row[conversation] + 1
 
 
 class FixedPrompts:
