@@ -18,6 +18,7 @@ from opencode_env.cli_agent.traces import AnyTrace, lineage
 from opencode_env.scripted_model import Fault, FaultKind, Reply
 from opencode_env.scripted_model.policy import Usage
 from verifiers.v1.errors import ProviderError
+from verifiers.v1.session import RolloutLimits
 
 from tests.history.asking import SYSTEM, Replies, Wire, echo, result, sent, spoken, user
 from tests.rlm.role_server import SUB, Answer, Rollout
@@ -537,3 +538,20 @@ async def test_an_agent_that_keeps_its_window_full_has_no_summaries_of_another_s
         assert (await agent.send([SYSTEM, *head("Much.")])).status == 400
     assert [request.body["model"] for request in agent.rollout.model.requests].count("summary-0") == 3
     assert overflowed(own_calls(agent.trace))
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+@pytest.mark.parametrize("sub", [False, True])
+async def test_another_seat_is_not_asked_where_no_further_call_can_be_made(agent: Agent, sub: bool) -> None:
+    found = rollout_of(agent.trace).gateway
+    assert found is not None
+    options = SUB if sub else {}
+    agent.will_say(called(AT))
+    await agent.asks(TASK, **options)
+    if sub:
+        agent.rollout.side.session.limits = RolloutLimits(max_turns=1)
+    else:
+        found.stop = "compaction_gain"
+    assert (await agent.summarises(**options)).status == 400
+    assert len(agent.rollout.model.requests) == 1
+    assert agent.trace.stop_condition == (None if sub else "compaction_gain")

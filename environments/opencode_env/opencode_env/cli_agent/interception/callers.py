@@ -256,9 +256,14 @@ class SubSession(RolloutSession):
         self._conversation_turns = conversation_turns
         self._recorded_refusals = 0
 
+    @property
+    def used_up(self) -> str | None:
+        """What leaves no further call."""
+        return MAX_TRACE if self.left.full else self.tally.reached(self.limits)
+
     async def refused(self) -> str | None:
         """Refuse the call when a budget of the seat is spent."""
-        limit = MAX_TRACE if self.left.full else self.tally.reached(self.limits)
+        limit = self.used_up
         if limit is None:
             return None
         self.limit_reached = self.limit_reached or limit

@@ -395,11 +395,14 @@ def _hold_beginning(call: Call) -> bool:
 
 
 async def choose_summariser(call: Call) -> None:
-    """Have a summary that is due made by the model of another seat, where there is one. Changes `session`, `bearer` and
-    `summarised_for`."""
-    if call.summarises and call.gateway.summariser is not None:
-        call.summarised_for, call.session = call.session, call.gateway.summariser
-        call.bearer = call.gateway.summary_bearer
+    """Have a summary that is due made by the model of another seat, where there is one; a session that may make no
+    further call refuses it. Changes `session`, `bearer` and `summarised_for`."""
+    gateway = call.gateway
+    if call.summarises and gateway.summariser is not None:
+        main = gateway.ended or gateway.calls.used_up
+        if (main if call.sub is None else call.sub.session.used_up) is None:
+            call.summarised_for, call.session = call.session, gateway.summariser
+            call.bearer = gateway.summary_bearer
 
 
 _ROUTING = frozenset({"x-session-affinity", "x-parent-session-id", "authorization", "x-api-key", _MARK})
