@@ -485,7 +485,8 @@ async def test_a_summary_that_another_seats_model_fails_to_make_is_a_failed_call
     assert (await agent.summarises(key="s:compaction")).status == 200
     await agent.asks(*head("Much."))
     assert [one["used"] for one in agent.history["summaries"]] == [True]
-    assert [call.model for call in agent.trace.calls] == ["main-0", "summary-0", "main-0"]
+    made = [(call.model, call.node is not None, call.error is None) for call in agent.trace.calls]
+    assert made == [("main-0", True, True), ("summary-0", False, False), ("summary-0", False, True), made[0]]
     assert_no_error(agent)
 
 
@@ -555,3 +556,27 @@ async def test_another_seat_is_not_asked_where_no_further_call_can_be_made(agent
     assert (await agent.summarises(**options)).status == 400
     assert len(agent.rollout.model.requests) == 1
     assert agent.trace.stop_condition == (None if sub else "compaction_gain")
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+async def test_a_full_window_that_another_seat_has_summarised_does_not_end_a_rollout(agent: Agent) -> None:
+    await agent.fills()
+    agent.will_say(FULL, said("Much."))
+    assert (await agent.send([SYSTEM, TASK, CALL, RESULT])).status == 400
+    assert (await agent.summarises()).status == 200
+    assert not overflowed(own_calls(agent.trace))
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+async def test_the_failure_of_one_summary_is_not_that_of_another(agent: Agent) -> None:
+    late, failed = Fault(kind=FaultKind.DELAY, seconds=1), Fault(kind=FaultKind.STATUS, status=500)
+    agent.will_say(called(AT), called(AT), said("Much.", faults=(late,)), Reply(faults=(failed,)), said("So."))
+    for name in ("ses_1", "ses_2"):
+        await agent.asks(TASK, session=name)
+    first = asyncio.create_task(agent.summarises())
+    while len(agent.rollout.model.requests) < 3:
+        await asyncio.sleep(0.01)
+    assert (await agent.summarises(session="ses_2")).status == 500
+    await agent.asks(TASK, session="ses_3")
+    assert (await first).status == 200
+    assert_no_error(agent)

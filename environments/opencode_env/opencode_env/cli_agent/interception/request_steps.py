@@ -473,13 +473,19 @@ def require_place(call: Call) -> None:
 
 def bring_back(call: Call) -> None:
     """Put a summary that another seat's model failed to make among the calls of its conversation's session, which that
-    ends as any other. Changes `session`."""
+    ends as any other; one that it made stands there only behind a failure, which else would be the last thing that the
+    endpoint did. Changes `session`."""
     if call.session is None or call.summarised_for is None or call.record is None:
         return
-    call.summarised_for.error = call.session.error
+    calls = call.summarised_for.trace.calls
     if call.record.node is None:
-        call.summarised_for.trace.calls.append(call.session.trace.calls.pop())
+        call.summarised_for.error = call.session.error
+        calls.append(call.session.trace.calls.pop())
         call.session = call.summarised_for
+        return
+    call.summarised_for.error = None
+    if calls and calls[-1].error is not None:
+        calls.append(call.record.model_copy(update={"node": None, "usage": None}))
 
 
 def commit(call: Call) -> None:
