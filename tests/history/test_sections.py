@@ -580,3 +580,14 @@ async def test_the_failure_of_one_summary_is_not_that_of_another(agent: Agent) -
     await agent.asks(TASK, session="ses_3")
     assert (await first).status == 200
     assert_no_error(agent)
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+async def test_a_call_of_a_tool_in_another_seats_summary_is_left_out(agent: Agent) -> None:
+    """OpenCode ends at one, and the policy would be scored for it."""
+    await agent.fills()
+    agent.will_say(spoken("z").model_copy(update={"text": "Much."}))
+    answer = await agent.summarises()
+    assert ("tool_calls" in answer.body, '"finish_reason": "stop"' in answer.body) == (False, True)
+    await agent.asks(*head("Much."))
+    assert [one["used"] for one in agent.history["summaries"]] == [True]

@@ -129,7 +129,7 @@ def in_one_event(call: Call, events: list[bytes]) -> list[bytes]:
         parser.feed(event)
     if not call.framed and not any(map(is_sse_done_event, events)):
         raise ProviderError("the model's stream ended before its terminal event")
-    call.answer = with_sound_calls(parser.finish())
+    call.answer = with_sound_calls(_without_calls(call, parser.finish()))
     return call.dialect.stream_events(call.answer.raw or {})
 
 
@@ -147,7 +147,20 @@ _OF_EVERY_OBJECT = frozenset(
 
 def make_calls_sound(call: Call, response: Response) -> Response:
     """Make the calls of an answer ones at which no agent fails."""
-    return with_sound_calls(response)
+    return with_sound_calls(_without_calls(call, response))
+
+
+def _without_calls(call: Call, response: Response) -> Response:
+    """Take the calls out of a summary that another seat's model made: at one the agent ends, and the policy would be
+    scored for it."""
+    if call.summarised_for is None or not response.message.tool_calls:
+        return response
+    response.message.tool_calls = None
+    response.finish_reason = "stop" if response.finish_reason == "tool_calls" else response.finish_reason
+    for choice in (response.raw or {}).get("choices") or ():
+        choice["message"].pop("tool_calls", None)
+        choice["finish_reason"] = response.finish_reason
+    return response
 
 
 def with_sound_calls(response: Response) -> Response:
