@@ -138,9 +138,9 @@ def forked(number: int) -> Line:
     return made
 
 
-def compacted(number: int) -> Line:
+def compacted(number: int, *, elsewhere: bool = False) -> Line:
     """A trace with tokens whose conversation was compacted twice; each message says its number."""
-    nodes, info = graphs.compacted()
+    nodes, info = graphs.compacted_elsewhere() if elsewhere else graphs.compacted()
     for place, node in enumerate(nodes):
         node["message"] = node["message"] | {"content": f"said in message {place}"}
     made = trace(number, 1.0, nodes=nodes, calls=graphs.calls(nodes))

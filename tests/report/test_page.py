@@ -24,6 +24,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     runs = {
         "rich": [made.write_run(folder / "rich", made.rich())],
         "compacted": [made.write_run(folder / "compacted", [made.episode(1904, "long", made.compacted(1904))])],
+        "elsewhere": [
+            made.write_run(folder / "elsewhere", [made.episode(1905, "long", made.compacted(1905, elsewhere=True))])
+        ],
         "outcomes": [made.write_run(folder / "outcomes", made.every_outcome())],
         "large": [made.write_run(folder / "large", made.many(2000, turns=2))],
         "training": [folder / "training"],
@@ -70,6 +73,15 @@ def test_a_compacted_conversation_is_one_story_with_the_summaries_between_its_se
     browser.go(f"{place}/trainer")
     assert "5: 3 sections, 2 summaries" in browser.text
     assert "Sample of branch 1, a summary" in browser.text
+
+
+def test_a_summary_of_another_seats_model_stands_before_its_section(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["elsewhere"], f"#/r/{1905:032x}")
+    heads = "[...document.querySelectorAll('.messages h2.part')].map((head) => head.innerText)"
+    assert browser.run(heads) == ["Section 1", "Summary 1", "Section 2", "Summary 2", "Section 3"]
+    shown = browser.run("[...document.querySelectorAll('article.message')].map((one) => Number(one.id.slice(1)))")
+    assert shown == list(range(15))
+    assert browser.run("[...document.querySelectorAll('.chips a')].map((one) => one.innerText)")[2] == "section 1 · 8"
 
 
 def test_the_overview_shows_what_difficulty_prints(browser: Browser, pages: dict[str, Path]) -> None:

@@ -69,3 +69,20 @@ def compacted() -> tuple[list[Line], Line]:
     ]
     summaries = [{"conversation": "ses_1", "node": node, "planned": True, "used": True} for node in (7, 16)]
     return nodes, {"history": {"forks": 0, "first": [], "sections": sections, "summaries": summaries}}
+
+
+def compacted_elsewhere() -> tuple[list[Line], Line]:
+    """The same, where another seat's model made the summaries."""
+    said = {"role": "assistant", "content": "So."}
+    nodes = [
+        prompt(None, 1), prompt(0, 2), answer(1, 3, 4), prompt(2, 5), answer(3, 6),
+        prompt(0, 13), prompt(5, 10, 11, 12), prompt(6, 6), prompt(7, 14), answer(8, 15), prompt(9, 16),
+        answer(10, 17, 18), prompt(5, 20), prompt(12, 21), answer(13, 22, 23),
+    ]  # fmt: skip
+    nodes[6]["message"] = nodes[12]["message"] = said
+    info = compacted()[1]
+    for section, (first, last) in zip(info["history"]["sections"], ((2, 4), (9, 11), (14, 14)), strict=True):
+        section.update(first=first, last=last)
+    for summary in info["history"]["summaries"]:
+        summary.update(node=None, seat="summary", model="other", message=said)
+    return nodes, info

@@ -18,7 +18,7 @@ from verifiers.v1.trace import WireTrace
 
 from tests.difficulty.lines import episode, write_run
 from tests.trainable.doctored import run, trace
-from tests.trainable.graphs import Line, answer, calls, compacted, prompt
+from tests.trainable.graphs import Line, calls, compacted, compacted_elsewhere
 from tests.trainable.test_samples import trace_of
 
 METRICS = {"history_forks": 0.0}
@@ -91,17 +91,8 @@ def test_what_is_not_to_train_is_no_flaw_and_nothing_else_may_be_missing(
 
 
 def test_summaries_of_another_seats_model_are_no_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nodes = [
-        prompt(None, 1), prompt(0, 2), answer(1, 3, 4), prompt(2, 5), answer(3, 6),
-        prompt(0, 13), prompt(5, 10, 11, 12), prompt(6, 6), prompt(7, 14), answer(8, 15), prompt(9, 16),
-        answer(10, 17, 18), prompt(5, 20), prompt(12, 21), answer(13, 22, 23),
-    ]  # fmt: skip
-    history = compacted()[1]["history"]
-    for section, (first, last) in zip(history["sections"], ((2, 4), (9, 11), (14, 14)), strict=True):
-        section.update(first=first, last=last)
-    for summary in history["summaries"]:
-        summary.update(node=None, seat="summary", model="other", message={"role": "assistant", "content": "So."})
-    line = trace(1.0, nodes=nodes, calls=calls(nodes), info={"history": history}, metrics=METRICS)
+    nodes, info = compacted_elsewhere()
+    line = trace(1.0, nodes=nodes, calls=calls(nodes), info=info, metrics=METRICS)
     assert main([str(run(tmp_path, line)), "--check"]) == 0
     assert "3 (3+0)" in capsys.readouterr().out
 

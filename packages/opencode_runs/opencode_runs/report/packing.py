@@ -351,10 +351,12 @@ def _trace(trace: TraceRecord, figures: TraceFigures) -> dict[str, Any]:
 
 def _stories(trace: TraceRecord, paths: list[tuple[int, ...]]) -> list[list[dict[str, Any]]]:
     """Return the sections of each conversation that was compacted, and the summaries between them, in their order: each
-    one's branch, and its messages that stand in none before it."""
+    one's branch, and its messages that stand in none before it. A summary of another seat's model has no branch of its
+    own: it is what its section begins with."""
     history = HistoryRecord.of(trace.info)
     told: dict[str, list[dict[str, Any]]] = {}
     shown: dict[str, set[int]] = {}
+    elsewhere = {number for number, summary in enumerate(history.summaries) if summary.node is None}
     for part in sorted(recorded_parts(trace), key=lambda part: part.answers):
         branch = next((at for at, path in enumerate(paths) if part.answers and part.answers[-1] in path), None)
         if branch is None:
@@ -364,8 +366,19 @@ def _stories(trace: TraceRecord, paths: list[tuple[int, ...]]) -> list[list[dict
         seen = shown.setdefault(conversation, set())
         nodes = [number for number in paths[branch] if number not in seen]
         seen.update(nodes)
-        told.setdefault(conversation, []).append({"kind": part.kind, "branch": branch, "nodes": nodes})
+        story = told.setdefault(conversation, [])
+        if part.kind is SampleKind.SECTION and history.sections[part.number].summary in elsewhere:
+            copy = next((number for number in paths[branch] if _is_copy(trace.nodes[number])), -1)
+            begun = [number for number in nodes if number <= copy]
+            story.append({"kind": SampleKind.SUMMARY, "branch": branch, "nodes": begun})
+            nodes = nodes[len(begun) :]
+        story.append({"kind": part.kind, "branch": branch, "nodes": nodes})
     return list(told.values())
+
+
+def _is_copy(node: TokenNode) -> bool:
+    """Whether a message of a prompt says what a model said elsewhere."""
+    return not node.sampled and isinstance(node.message, dict) and node.message.get("role") == "assistant"
 
 
 def _call(call: CallRecord) -> dict[str, Any]:
