@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.cluster import claims
 from opencode_env.cluster.claims import CLAIM, Claim, Claims
 from opencode_env.cluster.worker import Worker, versions
 from opencode_env.errors import ClusterError, NodeLostError
@@ -75,6 +76,38 @@ async def test_a_rollout_is_taken_up_once_and_only_when_its_try_is_over(tmp_path
             assert found is not None, "its driver has ended"
     assert held is not None
     assert not driver.token.exists()
+
+
+async def test_a_driver_that_began_while_a_try_waited_for_its_place_keeps_its_rollouts(tmp_path: Path) -> None:
+    kept(rollout := tmp_path / "t1", 1)
+    driver, killed, later = (Claims(tmp_path, DiskUse(tmp_path, None)) for _ in range(3))
+    os.close(try_lock(killed.token) or -1)  # its token is left, and free
+    with driver.holding():
+        async with driver.playing() as waiting:
+            with later.holding():
+                async with later.playing() as told:
+                    (rollout / told["name"]).mkdir()
+                    (rollout / LOCK).touch()
+                    assert _claim(tmp_path, KIND, 0.0, claim_of(waiting)) is None
+                (rollout / told["name"]).rmdir()
+                (rollout / f"{CLAIM}{killed.token.name.removeprefix('.driver-')}-1").mkdir()
+                assert _claim(tmp_path, KIND, 0.0, claim_of(waiting)) is not None
+
+
+async def test_a_driver_is_never_seen_without_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one that looks in between would take it for one that was killed."""
+    seen = list[Path]()
+
+    def lock(path: Path) -> int | None:
+        held = try_lock(path)
+        seen.extend(tmp_path.glob(".driver-*"))
+        return held
+
+    monkeypatch.setattr(claims, "try_lock", lock)
+    with (driver := Claims(tmp_path, DiskUse(tmp_path, None))).holding():
+        assert (seen, [*tmp_path.iterdir()]) == ([], [driver.token])
+        async with driver.playing() as told:
+            assert told["ended"] == []
 
 
 async def test_what_a_process_alone_has_left_is_taken_up_once_it_has_ended(tmp_path: Path) -> None:

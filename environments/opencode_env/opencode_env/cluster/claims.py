@@ -29,8 +29,8 @@ class Claim:
     """The claim of one try, where it is played."""
 
     name: str
-    living: Sequence[str]
-    """The drivers that had not ended when it began."""
+    ended: Sequence[str]
+    """The drivers that had been killed when it began: one that begins later is none of them."""
     lost: Sequence[str]
     """The claims of tries that its driver had lost by then."""
     tell: Callable[[Sequence[Any]], object]
@@ -40,10 +40,16 @@ class Claim:
         """Have a turn that was kept there be counted."""
         self.tell([self.name, str(place), restorable])
 
-    def may_follow(self, other: str) -> bool:
-        """Whether the claim of this name is over, or is this one."""
-        driver = other.removeprefix(CLAIM).partition("-")[0]
-        return other in (self.name, *self.lost) or driver not in self.living
+    def may_follow(self, mark: Path) -> bool:
+        """Whether the claim with this folder in that of its rollout is over, or is this one."""
+        driver = _driver(mark.name)
+        if driver == _driver(self.name):
+            return mark.name in (self.name, *self.lost)
+        return driver in self.ended or not (mark.parent.parent / f"{_DRIVER}{driver}").exists()
+
+
+def _driver(claim: str) -> str:
+    return claim.removeprefix(CLAIM).partition("-")[0]
 
 
 class Disk(Protocol):
@@ -61,7 +67,8 @@ class Claims:
         self._folder, self._disk = folder, disk
         self._driver = secrets.token_hex(8)
         self.token = folder / f"{_DRIVER}{self._driver}"
-        """A file by which a node shows that it sees the folder; it is locked until this process has ended."""
+        """A file by which a node shows that it sees the folder; it is locked from its beginning until this process has
+        ended, at its own end it is taken away."""
         self._lost, self._numbers = list[str](), itertools.count(1)
         self._folders: dict[str, Path] = {}
 
@@ -72,11 +79,12 @@ class Claims:
         Raises:
             ClusterError: the folder cannot be made or written.
         """
-        lock = None
+        new = self.token.with_name(f".new{self.token.name}")  # another driver never sees it without its lock
         try:
             private_directory(self._folder)
-            while lock is None:  # another driver looks at it
-                lock = try_lock(self.token)
+            lock = try_lock(new)
+            assert lock is not None
+            new.rename(self.token)
         except OSError as error:
             raise ClusterError(f"--env.turns.keep: {error}: name a folder that can be made and written") from None
         try:
@@ -90,7 +98,7 @@ class Claims:
         """Have a try be played, with the claim that its worker is told; a `NodeLostError` says that it was lost."""
         name = f"{CLAIM}{self._driver}-{next(self._numbers)}"
         try:
-            yield {"name": name, "living": await asyncio.to_thread(self._living), "lost": [*self._lost]}
+            yield {"name": name, "ended": await asyncio.to_thread(self._ended), "lost": [*self._lost]}
         except NodeLostError:
             self._lost.append(name)
             raise
@@ -106,8 +114,9 @@ class Claims:
         self._disk.running.add(Path(place).parent)
         self._disk.added(Path(place), restorable)
 
-    def _living(self) -> list[str]:
-        return [token.name.removeprefix(_DRIVER) for token in self._folder.glob(f"{_DRIVER}*") if _is_held(token)]
+    def _ended(self) -> list[str]:
+        tokens = self._folder.glob(f"{_DRIVER}*")
+        return [token.name.removeprefix(_DRIVER) for token in tokens if not _is_held(token)]
 
 
 def _is_held(lock: Path) -> bool:

@@ -675,7 +675,7 @@ def _marks(rollout: Path) -> list[Path]:
 
 
 def _are_over(marks: Sequence[Path], claim: Claim | None) -> bool:
-    return claim is None or all(claim.may_follow(mark.name) for mark in marks)
+    return claim is None or all(map(claim.may_follow, marks))
 
 
 def _is_same(rollout: Path, kind: Kind) -> bool:
