@@ -1,6 +1,9 @@
 """The format of a kept turn: what is written is read again, and what is not whole is never read."""
 
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opencode_runs.errors import BadInputError
@@ -37,6 +40,22 @@ def write_kept(folder: Path, turn: int = 3, row: str = "{}", **changed: object) 
     (place / ROW).write_text(row)
     made(turn, **changed).write(place)
     return place
+
+
+def test_a_folder_that_goes_while_it_is_listed_holds_no_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a driver removes the oldest turns, or another try takes a claim's folder away."""
+    for turn in (1, 2):
+        write_kept(tmp_path / "t1", turn)
+    (tmp_path / "t1" / ".claim-1" / ".0003").mkdir(parents=True)
+    scan = os.scandir
+
+    def scandir(folder: Any = ".") -> Any:
+        if isinstance(folder, Path) and folder.name in ("0001", ".claim-1"):
+            shutil.rmtree(folder)
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [place.name for place in turn_places(tmp_path / "t1")] == ["0002"]
 
 
 def test_what_is_written_is_read_in_the_order_of_turns(tmp_path: Path) -> None:

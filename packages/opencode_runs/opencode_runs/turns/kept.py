@@ -18,6 +18,7 @@ dot is not whole and is never read: on a cluster one for each try, in which what
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -139,5 +140,13 @@ def turn_places(folder: Path) -> list[Path]:
     """The folders of the kept turns of a folder of rollouts, of one rollout, or the one turn; by rollout and turn."""
     if (folder / MANIFEST).is_file():
         return [folder]
-    found = sorted({*folder.glob(f"*/{MANIFEST}"), *folder.glob(f"*/*/{MANIFEST}")})
-    return [one.parent for one in found if not any(part.startswith(".") for part in one.relative_to(folder).parts)]
+    first = _folders(folder)
+    found = [*first, *(inner for one in first for inner in _folders(one))]
+    return sorted(one for one in found if (one / MANIFEST).is_file())
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Those in it whose names begin with no dot; none once it is gone, as another process may remove it meanwhile."""
+    with suppress(OSError), os.scandir(folder) as found:
+        return [folder / one.name for one in found if not one.name.startswith(".") and one.is_dir()]
+    return []
