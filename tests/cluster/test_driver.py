@@ -7,7 +7,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -218,6 +218,39 @@ async def test_a_worker_that_came_too_late_ends_as_any_idle_one() -> None:
         engine.held.set()
         await until(lambda: engine.ended == [0])
         assert engine.played == []
+
+
+async def test_a_worker_that_is_ready_as_the_driver_ends_is_ended() -> None:
+    """Python's `wait_for` gives a result that has just come in place of its cancellation."""
+    engine = HeldEngine()
+    engine.held.clear()
+
+    async def start_worker(order: bytes) -> Started:
+        engine.started += 1
+        with suppress(asyncio.CancelledError):
+            await engine.held.wait()
+        return Started(0, "10.0.0.1", "worker 0", "node", True)
+
+    engine.start_worker = start_worker  # type: ignore[method-assign]
+    async with cluster(engine) as made:
+        dropped = asyncio.ensure_future(made.play(b"request", ""))
+        await until(lambda: engine.started == 1)
+        dropped.cancel()
+    assert engine.ended == [0]
+
+
+async def test_who_waits_behind_a_start_that_was_lost_waits_no_minute_for_the_next() -> None:
+    engine = HeldEngine()
+    engine.held.clear()
+    engine.failing = [NodeLostError("gone")] * 2
+    async with cluster(engine, per_worker=1) as made:
+        playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(2)]
+        await until(lambda: engine.starting == 2)
+        engine.held.set()
+        await until(lambda: len(engine.played) == 1)
+        engine.answer("episode", pack(dump(EPISODE)))
+        await playing[1]
+        assert str(playing[0].exception()) == "gone"
 
 
 async def test_a_loopback_endpoint_is_right_on_the_drivers_node_alone() -> None:

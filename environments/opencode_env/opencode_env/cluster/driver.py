@@ -124,6 +124,8 @@ class Cluster:
                 for task in (looking, *self._starting):
                     task.cancel()
                 await asyncio.gather(*self._starting, return_exceptions=True)
+                for worker in [*self._workers]:  # that were ready before they could be cancelled
+                    self._end(worker)
                 self._step_back()
                 if self._later is not None:
                     self._later.cancel()
@@ -292,6 +294,9 @@ class Cluster:
             self._pause(_PAUSE)
             logger.warning("no further worker for now, the others play on: %s", error)
         else:
+            if self._later is not None:
+                self._later.cancel()
+                self._later = None
             waiting = [one for one in self._waiting if not one.done()]
             # A lost node is one start's bad luck; anything else would happen to all.
             for one in waiting[: self.config.per_worker] if isinstance(error, NodeLostError) else waiting:
