@@ -1,7 +1,10 @@
 """Kept turns on a cluster: who may go on with a rollout and write into its folder, and real nodes that share one."""
 
+import errno
+import fcntl
 import json
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -16,10 +19,12 @@ from opencode_env.cluster import claims
 from opencode_env.cluster.claims import CLAIM, Claim, Claims
 from opencode_env.cluster.worker import Worker, versions
 from opencode_env.errors import ClusterError, NodeLostError
+from opencode_env.kept_turns import keeping
 from opencode_env.kept_turns.keeping import DiskUse, RolloutTurns, TurnsConfig, _claim, _finish, _take, _write_answer
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel, ScriptPolicy
 from opencode_runs.turns.kept import ANSWER_FILE, ENDED, LOCK, kept_turns
 from rollout_sandbox.file_lock import try_lock
+from verifiers.v1.errors import EnvError
 
 from tests.cluster.test_ray import timeless
 from tests.support.held_model import HeldModel
@@ -135,6 +140,9 @@ async def test_a_try_that_plays_on_cannot_write_into_the_folder_that_another_has
         async with driver.playing() as told:
             claim = claim_of(told) if by == "a cluster" else None
             found = _claim(tmp_path, KIND, 2.0**34, claim)
+    if claim is None:
+        assert found is None, "its driver may play it again"
+        found = _claim(tmp_path, KIND, 2.0**34)
     assert found is not None
     before = sorted(rollout.rglob("*"))
     with pytest.raises(FileNotFoundError):
@@ -147,6 +155,61 @@ async def test_a_try_that_plays_on_cannot_write_into_the_folder_that_another_has
     newer.ended()
     newer.close()
     assert (rollout / ENDED).exists()
+
+
+async def test_a_claim_whose_folder_cannot_be_taken_away_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS, where a process on this machine has a file open there."""
+    kept(rollout := tmp_path / "t1", 1)
+    kept(tmp_path / "t2", 1)
+    (tmp_path / "t2" / LOCK).touch()
+    driver = Claims(tmp_path, DiskUse(tmp_path, None))
+    with driver.holding():
+        await lost(driver, rollout)
+        monkeypatch.setattr(keeping, "REMOVAL_SECONDS", 0.1)
+        monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        async with driver.playing() as told:
+            found = _claim(tmp_path, KIND, 0.0, claim_of(told))
+    assert found is not None
+    assert found[1] == tmp_path / "t2"
+
+
+async def test_two_nodes_that_see_no_lock_of_each_other_do_not_both_take_up_what_a_process_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(rollout := tmp_path / "t1", 1)
+    (rollout / LOCK).touch()
+    driver = Claims(tmp_path, DiskUse(tmp_path, None))
+    with driver.holding():
+        async with driver.playing() as told, driver.playing() as other:
+
+            def lock(path: Path) -> int | None:
+                (rollout / other["name"]).mkdir()  # at the same time
+                return try_lock(path)
+
+            monkeypatch.setattr(keeping, "try_lock", lock)
+            assert _claim(tmp_path, KIND, 0.0, claim_of(told)) is None
+    assert [one.name for one in rollout.glob(f"{CLAIM}*")] == [other["name"]]
+
+
+async def test_a_folder_that_cannot_be_looked_at_is_an_error_of_the_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a driver of another user is not known to have ended."""
+    driver = Claims(tmp_path, DiskUse(tmp_path, None))
+    errors: list[OSError] = [PermissionError("no"), OSError(errno.ENOLCK, "no locks available")]
+
+    def flock(*_: object) -> None:
+        raise errors.pop(0)
+
+    with driver.holding():
+        monkeypatch.setattr(fcntl, "flock", flock)
+        async with driver.playing() as told:
+            assert told["ended"] == []
+        with pytest.raises(EnvError, match="no locks available"):
+            async with driver.playing():
+                pass
 
 
 async def test_what_all_nodes_keep_has_one_limit(tmp_path: Path) -> None:

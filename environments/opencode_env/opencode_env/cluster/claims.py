@@ -10,12 +10,13 @@ import itertools
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from rollout_sandbox.file_lock import private_directory, try_lock
+from verifiers.v1.errors import EnvError
 
 from opencode_env.errors import ClusterError, NodeLostError
 
@@ -45,7 +46,16 @@ class Claim:
         driver = _driver(mark.name)
         if driver == _driver(self.name):
             return mark.name in (self.name, *self.lost)
-        return driver in self.ended or not (mark.parent.parent / f"{_DRIVER}{driver}").exists()
+        return driver in self.ended or not _token(mark).exists()
+
+
+def driver_lives(mark: Path) -> bool:
+    """Whether that of the claim with this folder in that of its rollout has not ended, as one of its machine sees."""
+    return _is_held(_token(mark))
+
+
+def _token(mark: Path) -> Path:
+    return mark.parent.parent / f"{_DRIVER}{_driver(mark.name)}"
 
 
 def _driver(claim: str) -> str:
@@ -95,10 +105,18 @@ class Claims:
 
     @asynccontextmanager
     async def playing(self) -> AsyncIterator[dict[str, Any]]:
-        """Have a try be played, with the claim that its worker is told; a `NodeLostError` says that it was lost."""
+        """Have a try be played, with the claim that its worker is told; a `NodeLostError` says that it was lost.
+
+        Raises:
+            EnvError: the folder cannot be looked at.
+        """
         name = f"{CLAIM}{self._driver}-{next(self._numbers)}"
         try:
-            yield {"name": name, "ended": await asyncio.to_thread(self._ended), "lost": [*self._lost]}
+            ended = await asyncio.to_thread(self._ended)
+        except OSError as error:
+            raise EnvError(f"--env.turns.keep: {error}") from error
+        try:
+            yield {"name": name, "ended": ended, "lost": [*self._lost]}
         except NodeLostError:
             self._lost.append(name)
             raise
@@ -120,9 +138,12 @@ class Claims:
 
 
 def _is_held(lock: Path) -> bool:
-    with suppress(FileNotFoundError), lock.open("rb") as file:
-        try:
+    """Whether it is; one of another user's that is not to be opened may be."""
+    try:
+        with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    except (BlockingIOError, PermissionError):
+        return True
+    except FileNotFoundError:
+        pass
     return False

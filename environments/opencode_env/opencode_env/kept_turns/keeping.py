@@ -10,6 +10,7 @@ its files were copied. Of what is kept the host opens names of its own only (see
 """
 
 import asyncio
+import errno
 import hashlib
 import json
 import logging
@@ -70,7 +71,7 @@ from opencode_env.cli_agent.interception.gateway import Call, Gateway
 from opencode_env.cli_agent.interception.request_steps import commit, require_place
 from opencode_env.cli_agent.rollout import Rollout, RolloutFeature, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.cluster.claims import CLAIM, Claim, Claims
+from opencode_env.cluster.claims import CLAIM, Claim, Claims, driver_lives
 from opencode_env.kept_turns.continued import BRANCH, FILLED, SUB, Continued, trace_state
 
 logger = logging.getLogger("verifiers.v1.opencode_env.kept_turns")
@@ -80,6 +81,10 @@ MOST_SECONDS = 300.0
 
 CHILDREN_SECONDS = 2.0
 """For which a turn waits for children of the agent's program to end, as for a search that it runs when it starts."""
+
+REMOVAL_SECONDS = 10.0
+"""For which an older claim's folder is tried to be removed: while a process on this machine has a file open there, NFS
+leaves a name of it."""
 
 TURNS_RECORD = "turns"
 """Key in `trace.info` with the folder of a rollout's kept turns, and why the last one was not kept, if any was not."""
@@ -623,7 +628,12 @@ def _claim(folder: Path, kind: Kind, since: float, claim: Claim | None = None) -
     for rollout in sorted(folder.iterdir()) if folder.is_dir() else []:
         if not _is_left(rollout, since, claim) or not _is_same(rollout, kind):
             continue
-        if (lock := _take(rollout, claim)) is None:
+        try:
+            lock = _take(rollout, claim)
+        except OSError as error:  # it is another user's, or somebody still writes there
+            logger.warning("the rollout in %s is not taken up: %s", rollout, error)
+            continue
+        if lock is None:
             continue
         if _is_left(rollout, since, claim) and (continued := _last(rollout, kind)) is not None:
             os.utime(rollout / LOCK)
@@ -634,9 +644,10 @@ def _claim(folder: Path, kind: Kind, since: float, claim: Claim | None = None) -
 
 def _is_left(rollout: Path, since: float, claim: Claim | None) -> bool:
     try:
+        if (rollout / ENDED).exists():
+            return False
         began = (rollout / LOCK).stat().st_mtime
-        left = began < since if claim is None else _are_over(_marks(rollout), claim)
-        return left and not (rollout / ENDED).exists()
+        return began < since if claim is None else _are_over(_marks(rollout), claim)
     except OSError:
         return False
 
@@ -645,7 +656,11 @@ def _take(rollout: Path, claim: Claim | None) -> int | None:
     """Become the one that writes into a rollout's folder: its lock, or None where another was first.
 
     The try that left it may play on, on a node that is cut off. What it writes comes into the folder from one of its
-    claim's name, which is gone then. Of several that take the rollout up only one can rename that.
+    claim's name, which is gone then. Of several that take the rollout up only one can rename that. Where there is none
+    to rename, a lock decides, and where that does not cross machines, who sees another's claim beside its own leaves.
+
+    Raises:
+        OSError: the older claim's folder cannot be taken away.
     """
     marks = _marks(rollout)
     if not _are_over(marks, claim):
@@ -654,7 +669,11 @@ def _take(rollout: Path, claim: Claim | None) -> int | None:
         lock = try_lock(rollout / LOCK)
         if lock is None:
             return None
-        private_directory(_own(rollout, claim))
+        own = private_directory(_own(rollout, claim))
+        if claim is not None and _marks(rollout) != [own]:
+            own.rmdir()
+            os.close(lock)
+            return None
     else:
         own = private_directory(_own(rollout, claim))
         try:
@@ -664,9 +683,14 @@ def _take(rollout: Path, claim: Claim | None) -> int | None:
             return None
         lock = try_lock(own / LOCK)  # the other may be held on its node
         (own / LOCK).rename(rollout / LOCK)
+    deadline = time.monotonic() + REMOVAL_SECONDS
     for mark in marks:
         while mark.exists():  # as long as somebody writes there
             shutil.rmtree(mark, ignore_errors=True)
+            if time.monotonic() > deadline and mark.exists():
+                if lock is not None:
+                    os.close(lock)
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(mark))
     return lock
 
 
@@ -675,7 +699,7 @@ def _marks(rollout: Path) -> list[Path]:
 
 
 def _are_over(marks: Sequence[Path], claim: Claim | None) -> bool:
-    return claim is None or all(map(claim.may_follow, marks))
+    return not any(map(driver_lives, marks)) if claim is None else all(map(claim.may_follow, marks))
 
 
 def _is_same(rollout: Path, kind: Kind) -> bool:
