@@ -162,7 +162,7 @@ async def play_on(
     on_trace: Watcher | None = None,
     on_discard: Watcher | None = None,
 ) -> Episode[Any, Any, Any]:
-    """One episode, played on a node; its watchers see it grow every other second. A lost worker is its error.
+    """One episode, played on a node; its watchers see it grow every six seconds. A lost worker is its error.
 
     Raises:
         ClusterError: no worker can be started, or the endpoint is this machine's alone.
