@@ -109,7 +109,7 @@ def test_an_agent_keeps_every_promise(
 @pytest.mark.opencode
 def test_an_agent_that_summarises_keeps_what_is_promised_of_its_sections(tmp_path: Path) -> None:
     switched_on = ["--vf-args", "--env.agent.harness.disable-compaction false"]
-    arguments = [*switched_on, "--dialect", "forging:ForgingDialect", "-k", "test_compaction"]
+    arguments = [*switched_on, "--dialect", "forging:ForgingDialect", "-k", "test_compaction", "--agent-seconds", "600"]
     report = conformance(tmp_path, *arguments, plugins=[suite.PLUGINS])
     assert report.exit_code == 0, report.output
     assert report.passed == WITHOUT_SUMMARIES

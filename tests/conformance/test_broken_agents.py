@@ -57,7 +57,7 @@ def test_an_agent_that_leaks_the_key_is_found_out_and_what_it_swallows_or_leaves
         report.failure(KEY)
     )
     assert {LEFT, UNREACHABLE} <= report.passed
-    assert evaluations(tmp_path) == {"main", "dead", "interrupted"}
+    assert evaluations(tmp_path) == {"main", "dead", "interrupted", "compacting"}
     assert sum(name.startswith(FAILING) for name in report.passed) == 3
     assert LIMITED in report.passed | report.skipped  # a busy machine skips it
 

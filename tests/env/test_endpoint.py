@@ -254,7 +254,7 @@ async def test_only_an_evaluation_in_this_process_probes_and_counts(monkeypatch:
     await env.run_slot(None, context, None, on_trace=print)  # a server
     assert seen == []
     await env.run_slot(None, context, None, print)
-    assert seen == ["m", "m", "ended"]  # the agent's seat, and its user's
+    assert seen == ["m", "m", "m", "ended"]  # the agent's seat, its user's, and its summaries'
 
 
 def failed(task: int, status: int | None, message: str = "bad request 17", *, unusable: bool = False) -> Any:
