@@ -299,7 +299,7 @@ async def test_a_turn_is_kept_whole_of_the_agents_own_calls_alone_and_only_where
     gateway: Any = SimpleNamespace(
         fixed_prompts=SimpleNamespace(first="ses_1"), echoes=SimpleNamespace(side_agents=()), histories={}, side=None
     )
-    gateway.main, gateway.open = SimpleNamespace(trace=trace), 1
+    gateway.main, gateway.open, gateway.summaries = SimpleNamespace(trace=trace), 1, SimpleNamespace(used={})
     await turns.provide(box)  # type: ignore[arg-type]
     turns.begun(trace, None)
 
