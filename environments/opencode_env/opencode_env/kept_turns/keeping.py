@@ -1,4 +1,4 @@
-"""Kept turns: which a rollout keeps and which it continues, how they are written, and how much disk they take.
+"""Kept turns: which a rollout keeps, which it continues, and how they are written.
 
 A rollout continues the turn that its task names; else, where turns are kept, the last one of a rollout of the same task
 and settings whose process has ended in the middle. Of those each is continued once at a time, and never one that was
@@ -18,7 +18,6 @@ import math
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
@@ -26,7 +25,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from threading import Lock
 from typing import Annotated, Any
 
 from opencode_runs.errors import BadInputError
@@ -54,7 +52,6 @@ from rollout_sandbox.file_lock import private_directory, try_lock
 from rollout_sandbox.interface import KeptFiles, SandboxAbilities
 from rollout_sandbox.podman import is_ours
 from rollout_sandbox.told import task_name
-from rollout_sandbox.toolbox.kept_files import FILE_BYTES
 from verifiers.v1.agent import Agent, Agents
 from verifiers.v1.configs.agent import AgentConfig, agent_config_fields
 from verifiers.v1.errors import EnvError, TaskError
@@ -73,6 +70,7 @@ from opencode_env.cli_agent.rollout import Rollout, RolloutFeature, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cluster.claims import CLAIM, Claim, Claims, driver_lives
 from opencode_env.kept_turns.continued import BRANCH, FILLED, SUB, Continued, trace_state
+from opencode_env.kept_turns.disk_use import DiskUse
 
 logger = logging.getLogger("verifiers.v1.opencode_env.kept_turns")
 
@@ -118,58 +116,6 @@ class TurnsConfig(BaseConfig):
         """Whether a turn is to be kept so many turns and seconds after the last one."""
         number = int(self.every.removesuffix("s"))
         return seconds >= number if self.every.endswith("s") else turns >= number
-
-
-class DiskUse:
-    """The kept turns that this process made in the folder of all rollouts; they may take `most` bytes (None: any)."""
-
-    def __init__(self, folder: Path, most: int | None) -> None:
-        self.folder = folder
-        self.most_bytes = sys.maxsize if most is None else most
-        self.used = 0
-        self.running: set[Path] = set()
-        """Folders of the rollouts that have not ended."""
-        self._turns: dict[Path, bool] = {}
-        """Whether each can be restored."""
-        self._lock = Lock()
-
-    def added(self, place: Path, restorable: bool) -> None:
-        """Count a kept turn, and remove the oldest ones beyond the limit (blocking)."""
-        with self._lock:
-            self.used += _own_bytes(place)
-            self._turns[place] = restorable
-            if self.used <= self.most_bytes:
-                return
-            last = {turn.parent: turn for turn, restorable in self._turns.items() if restorable}
-            needed = {last[folder] for folder in last.keys() & self.running}
-            for old in [turn for turn in self._turns if turn not in needed]:
-                self._remove(old)
-                if self.used <= self.most_bytes:
-                    return
-            logger.warning("the last kept turns of the running rollouts alone have %d bytes", self.used)
-
-    def _remove(self, place: Path) -> None:
-        self.used -= _own_bytes(place)
-        del self._turns[place]
-        gone = place.with_name(f".{place.name}")
-        with suppress(OSError):  # somebody else has removed it
-            place.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
-
-
-def _own_bytes(place: Path) -> int:
-    """Bytes of a kept turn that no other one shares, with its folders, but for its answer, which comes later."""
-    total = 0
-    for folder in (place, place / FILES):
-        if not folder.is_dir():
-            continue
-        total += max(folder.stat().st_blocks * 512, FILE_BYTES)
-        with os.scandir(folder) as found:
-            for entry in found:
-                status = entry.stat(follow_symlinks=False)
-                if entry.is_file(follow_symlinks=False) and status.st_nlink == 1 and entry.name != ANSWER_FILE:
-                    total += max(status.st_blocks * 512, FILE_BYTES)
-    return total
 
 
 @dataclass(frozen=True)
