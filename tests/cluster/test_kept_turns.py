@@ -20,7 +20,7 @@ from opencode_env.cluster.claims import CLAIM, Claim, Claims
 from opencode_env.cluster.worker import Worker, versions
 from opencode_env.errors import ClusterError, NodeLostError
 from opencode_env.kept_turns import keeping
-from opencode_env.kept_turns.disk_use import DiskUse
+from opencode_env.kept_turns.disk_limit import DiskUse
 from opencode_env.kept_turns.keeping import RolloutTurns, TurnsConfig, _claim, _finish, _take, _write_answer
 from opencode_env.scripted_model import ChatRequest, Reply, ScriptedModel, ScriptPolicy
 from opencode_runs.turns.kept import ANSWER_FILE, ENDED, LOCK, kept_turns

@@ -23,7 +23,7 @@ from opencode_env.cli_agent.runaway import NOT_STARTED
 from opencode_env.cli_agent.traces import AGENT_RECORD, mask
 from opencode_env.kept_turns import keeping
 from opencode_env.kept_turns.continued import Continued, SeededNode
-from opencode_env.kept_turns.disk_use import DiskUse
+from opencode_env.kept_turns.disk_limit import DiskUse
 from opencode_env.kept_turns.keeping import (
     Kind,
     RolloutTurns,

@@ -70,7 +70,7 @@ from opencode_env.cli_agent.rollout import Rollout, RolloutFeature, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cluster.claims import CLAIM, Claim, Claims, driver_lives
 from opencode_env.kept_turns.continued import BRANCH, FILLED, SUB, Continued, trace_state
-from opencode_env.kept_turns.disk_use import DiskUse
+from opencode_env.kept_turns.disk_limit import DiskUse
 
 logger = logging.getLogger("verifiers.v1.opencode_env.kept_turns")
 
