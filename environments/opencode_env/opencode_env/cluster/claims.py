@@ -31,7 +31,7 @@ class Claim:
 
     name: str
     ended: Sequence[str]
-    """The drivers that had been killed when it began: one that begins later is none of them."""
+    """The drivers that had been killed when it began, and so not one that begins later."""
     lost: Sequence[str]
     """The claims of tries that its driver had lost by then."""
     tell: Callable[[Sequence[Any]], object]

@@ -604,9 +604,7 @@ def _take(rollout: Path, claim: Claim | None) -> int | None:
     The try that left it may play on, on a node that is cut off. What it writes comes into the folder from one of its
     claim's name, which is gone then. Of several that take the rollout up only one can rename that. Where there is none
     to rename, a lock decides, and where that does not cross machines, who sees another's claim beside its own leaves.
-
-    Raises:
-        OSError: the older claim's folder cannot be taken away.
+    An `OSError` says that the older claim's folder cannot be taken away.
     """
     marks = _marks(rollout)
     if not _are_over(marks, claim):

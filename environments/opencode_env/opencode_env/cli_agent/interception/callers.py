@@ -258,7 +258,7 @@ class SubSession(RolloutSession):
 
     @property
     def used_up(self) -> str | None:
-        """What leaves no further call."""
+        """Name the limit that leaves no further call; None: there are more."""
         return MAX_TRACE if self.left.full else self.tally.reached(self.limits)
 
     async def refused(self) -> str | None:

@@ -327,7 +327,7 @@ def _texts_where_they_differ(old: str, new: str) -> str:
 
 _BEGINNINGS = 100
 _IN_A_ROW = 3
-"""Summaries of one conversation without an answer between them: what is refused for a full window is no turn, so that
+"""Summaries of one conversation without an answer between them: a refusal for a full window takes no turn, so that
 an agent which keeps its window full could have them made without end."""
 
 
