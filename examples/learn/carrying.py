@@ -17,8 +17,9 @@ from examples.learn.curriculum import ANSWER_FILE, CONTENT, KEY, QUESTION, REPLY
 
 SCRIPT = "first.sh"
 NOTHING = "x"
-FILLER = f"{'x' * 6000} {'o ' * 24}".rstrip()
-"""Fills the window: a word that is one token to the policy and is cut off in the request for a summary, and others."""
+FILLER = f"{'x' * 1500} {'o ' * 24}".rstrip()
+"""Fills the window: a word that is one token to the policy, and others. A request for a summary holds it whole, for
+what is cut depends on the key's length."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Carry:
 
     def problem(self, name: str) -> Problem:
         asked, seen = (NOTHING, name) if self.needed else (name, NOTHING)
-        prepared = [f"echo 'echo {seen} {FILLER}; echo echo {NOTHING} > {SCRIPT}' > {SCRIPT}"]
+        prepared = [f"echo 'echo {FILLER} {seen}; echo echo {NOTHING} > {SCRIPT}' > {SCRIPT}"]
         return Problem(name, asked, self._note(self.holds, name), ((2, 2),), seen, prepared=prepared)
 
     def _note(self, kind: str, key: str) -> str:

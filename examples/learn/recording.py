@@ -14,7 +14,7 @@ from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import ASSISTANT, END, build_tokenizer, save
 from examples.learn.transcript import Transcript
 
-FULL = 10_000
+FULL = 7_000
 """Tokens of single bytes from which on a conversation is compacted: the system prompt is a good part of them."""
 
 
