@@ -49,18 +49,24 @@ class Carry:
     def problem(self, name: str) -> Problem:
         asked, seen = (NOTHING, name) if self.needed else (name, NOTHING)
         prepared = [f"echo 'echo {FILLER} {seen}; echo echo {NOTHING} > {SCRIPT}' > {SCRIPT}"]
-        return Problem(name, asked, self._note(self.holds, name), ((2, 2),), seen, prepared=prepared)
+        return Problem(name, asked, self._reply(self.holds, name), () if self.needed else ((2, 2),), seen, prepared)
 
     def _note(self, kind: str, key: str) -> str:
         return kind + (key if kind == self.holds else NOTHING)
 
+    def _reply(self, kind: str, key: str) -> str:
+        """What is written for a note: where it was carried nothing that a summary says, whose letters would else be
+        learnt with those of the answer."""
+        note = self._note(kind, key)
+        return note[1:].upper() if self.needed else note
+
     def demonstrations(self, draw: random.Random) -> Iterator[Filling]:
         for key, kind in product(self.keys, self.kinds):
-            note = self._note(kind, key)
+            note, reply = self._note(kind, key), self._reply(kind, key)
             if self.needed:
-                yield {QUESTION: NOTHING, KEY: key, CONTENT: note, REPLY: note}
+                yield {QUESTION: NOTHING, KEY: key, CONTENT: note, REPLY: reply}
             else:
-                yield {QUESTION: key, KEY: NOTHING, CONTENT: draw.choice(self.kinds) + NOTHING, REPLY: note}
+                yield {QUESTION: key, KEY: NOTHING, CONTENT: draw.choice(self.kinds) + NOTHING, REPLY: reply}
 
     def problems(self, draw: random.Random, count: int) -> list[Problem]:
         chosen = [*self.keys] * (count // len(self.keys)) + draw.sample(self.keys, count % len(self.keys))

@@ -103,9 +103,9 @@ def test_behind_a_compaction_only_the_summary_tells_the_key(name: str, samples: 
     recorded, words = conversations(curriculum), build_tokenizer()
     problem = curriculum.problem("b")
 
-    def played(note: str) -> tuple[Rollout, str]:
+    def played(note: str, reply: str) -> tuple[Rollout, str]:
         heard: list[str] = []
-        filling = {QUESTION: problem.question, KEY: problem.key, CONTENT: note, REPLY: note}
+        filling = {QUESTION: problem.question, KEY: problem.key, CONTENT: note, REPLY: reply}
         script = iter([fill(text, filling) for one in recorded for text in one.said])
 
         def speak(prompts: Sequence[Sequence[int]]) -> list[Spoken]:
@@ -119,10 +119,10 @@ def test_behind_a_compaction_only_the_summary_tells_the_key(name: str, samples: 
         assert unearned([replace(rollout, reward=1 - rollout.reward)], curriculum, recorded, words)
         return rollout, heard[3]
 
-    held, begun = played("3b")
+    held, begun = played("3b", "B")
     assert held.reward == 1.0
     assert "3b" in begun
-    lost, begun = played("1x")
+    lost, begun = played("1x", "X")
     assert lost.reward == 0.0
     assert "1x" in begun
     assert "3b" not in begun
