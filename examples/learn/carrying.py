@@ -65,8 +65,9 @@ class Carry:
             note, reply = self._note(kind, key), self._reply(kind, key)
             if self.needed:
                 yield {QUESTION: NOTHING, KEY: key, CONTENT: note, REPLY: reply}
-            else:
-                yield {QUESTION: key, KEY: NOTHING, CONTENT: draw.choice(self.kinds) + NOTHING, REPLY: reply}
+            else:  # behind every summary, as the key is far from the answer
+                for said in self.kinds:
+                    yield {QUESTION: key, KEY: NOTHING, CONTENT: said + NOTHING, REPLY: reply}
 
     def problems(self, draw: random.Random, count: int) -> list[Problem]:
         chosen = [*self.keys] * (count // len(self.keys)) + draw.sample(self.keys, count % len(self.keys))
