@@ -1,8 +1,8 @@
 """A key is seen before the conversation is compacted and asked for after it: only what the summary carries can earn.
 
 There are four kinds of notes, with their numbers: one holds the key, the others nothing. Which one does is to be found
-out. The format has it that a summary is a note of any kind, each equally often, and that the answer is what the summary
-says. So only summaries can earn more: behind one that holds nothing, nothing is left of the key.
+out. The format has it that a summary is a note of any kind, each equally often, and that the answer is the letter of
+that note as a capital. So only summaries can earn more: behind one that holds nothing, nothing is left of the key.
 
 Where nothing is to be carried, the key is what was asked, which stands behind the compaction too, and the answer is
 such a note, whatever the summary says.
@@ -55,8 +55,8 @@ class Carry:
         return kind + (key if kind == self.holds else NOTHING)
 
     def _reply(self, kind: str, key: str) -> str:
-        """What is written for a note: where it was carried nothing that a summary says, whose letters would else be
-        learnt with those of the answer."""
+        """What is written for a note. Where the note was carried it has no letter of a summary's: training on answers
+        would move summaries too, which have the same letters."""
         note = self._note(kind, key)
         return note[1:].upper() if self.needed else note
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import multiprocessing
+import re
 import socket
 import tempfile
 import threading
@@ -566,3 +567,12 @@ def test_what_one_process_must_do_is_refused_on_a_cluster(options: dict[str, Any
 def test_a_saved_configuration_without_a_cluster_is_read_again() -> None:
     saved = OpenCodeEnvConfig().model_dump(mode="json")
     assert OpenCodeEnvConfig.model_validate(saved).cluster == ClusterConfig()
+
+
+async def test_another_release_is_refused_before_the_rest_of_its_order_is_read() -> None:
+    class OfRay(Worker):
+        async def begin(self, asked: dict[str, Any]) -> None:
+            raise KeyError("sandbox_memory")
+
+    answer = json.loads(await OfRay().start(json.dumps({"versions": {"verifiers": "0.1"}}).encode()))
+    assert re.fullmatch(r"ClusterError: it has verifiers .* instead of 0\.1", answer["refused"])

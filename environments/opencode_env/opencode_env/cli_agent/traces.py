@@ -63,7 +63,7 @@ def tool_counts(trace: AnyTrace) -> Counter[str]:
 
 
 def last_answer(trace: AnyTrace) -> AssistantMessage | None:
-    """Return the newest of a rollout's answers, None without any; a summary is the agent's own program's to read."""
+    """Return the newest of a rollout's answers, summaries left out; None without any."""
     summaries = {one.node for one in HistoryRecord.of(trace.info).summaries}
     kept = (node.message for at, node in reversed([*enumerate(trace.nodes)]) if node.sampled and at not in summaries)
     return next((message for message in kept if isinstance(message, AssistantMessage)), None)

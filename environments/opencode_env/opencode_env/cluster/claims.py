@@ -42,7 +42,7 @@ class Claim:
         self.tell([self.name, str(place), restorable])
 
     def may_follow(self, mark: Path) -> bool:
-        """Whether the claim with this folder in that of its rollout is over, or is this one."""
+        """Whether this try may write where the claim with that folder did: that claim is over, or is its own."""
         driver = _driver(mark.name)
         if driver == _driver(self.name):
             return mark.name in (self.name, *self.lost)
@@ -50,7 +50,7 @@ class Claim:
 
 
 def driver_lives(mark: Path) -> bool:
-    """Whether that of the claim with this folder in that of its rollout has not ended, as one of its machine sees."""
+    """Whether the driver of the claim with that folder still runs, as a process on the driver's machine sees it."""
     return _is_held(_token(mark))
 
 
@@ -138,7 +138,7 @@ class Claims:
 
 
 def _is_held(lock: Path) -> bool:
-    """Whether it is; one of another user's that is not to be opened may be."""
+    """Whether a process holds the lock; one that may not be opened is another user's, and counts as held."""
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -60,6 +60,17 @@ def digest(packages: Iterable[str]) -> str:
     return digest.hexdigest()[:10]
 
 
+def require_same(asked: dict[str, str]) -> None:
+    """Refuse to play for a driver with other versions.
+
+    Raises:
+        ClusterError: the message names those that differ.
+    """
+    here = versions()
+    if wrong := [name for name, other in asked.items() if here.get(name) != other]:
+        raise ClusterError(f"it has {', '.join(f'{name} {here.get(name)} instead of {asked[name]}' for name in wrong)}")
+
+
 class Worker:
     """Holds the environment on a node, from `start` to `stop`."""
 
@@ -79,7 +90,9 @@ class Worker:
         """
         answer = self.where()
         try:
-            await self.begin(json.loads(order))
+            asked = json.loads(order)
+            require_same(asked["versions"])  # before anything that another release may say otherwise
+            await self.begin(asked)
         except Exception as error:  # noqa: BLE001 - the driver says it
             answer["refused"] = f"{type(error).__name__}: {error}"
         return json.dumps(answer).encode()
@@ -90,11 +103,6 @@ class Worker:
 
     async def begin(self, asked: dict[str, Any]) -> None:
         """Start the environment that an order describes, or raise what is wrong."""
-        here = versions()
-        wrong = [name for name, other in asked["versions"].items() if here.get(name) != other]
-        if wrong:
-            told = (f"{name} {here.get(name)} instead of {asked['versions'][name]}" for name in wrong)
-            raise ClusterError(f"it has {', '.join(told)}")
         if asked["token"] is not None and not (token := Path(asked["token"])).exists():
             raise FileNotFoundError(f"--env.turns.keep: {token.parent} is not one that it shares with the driver")
         if missing := [file for file in asked["files"] if not Path(file).exists()]:

@@ -28,7 +28,7 @@ from verifiers.v1.types import Request
 
 from opencode_env.cli_agent.interception import path
 from opencode_env.cli_agent.interception.call_limits import CpuBudget
-from opencode_env.cli_agent.interception.callers import SummarySession
+from opencode_env.cli_agent.interception.callers import SUMMARY_SEAT, SummarySession
 from opencode_env.cli_agent.interception.conversations import finding_own_nodes
 from opencode_env.cli_agent.interception.endpoint import KeptClients, call_of, served
 from opencode_env.cli_agent.interception.gateway import (
@@ -160,7 +160,7 @@ class RoleInterceptionServer(InterceptionServer):
         summariser, summary_bearer = None, secrets.token_urlsafe(16)
         if rollout.summary_seat is not None:
             self.sessions[summary_bearer] = summariser = SummarySession(rollout.summary_seat, session)
-            summariser.client = self._kept.lend("summary", summariser.ctx.client)
+            summariser.client = self._kept.lend(SUMMARY_SEAT, summariser.ctx.client)
         others = (side, sub_bearer, summariser, summary_bearer)
         gateway = Gateway(self.gateway, session, rollout.program, model_secret, *others)
         self._gateways[model_secret] = gateway
@@ -186,7 +186,7 @@ class RoleInterceptionServer(InterceptionServer):
                 self._kept.give_back("sub", gateway.side.session.ctx.client)
                 self.sessions.pop(gateway.sub_bearer, None)
             if gateway.summariser is not None:
-                self._kept.give_back("summary", gateway.summariser.ctx.client)
+                self._kept.give_back(SUMMARY_SEAT, gateway.summariser.ctx.client)
                 self.sessions.pop(gateway.summary_bearer, None)
                 gateway.summariser.release()
 
