@@ -120,8 +120,7 @@ async def test_from_the_sandbox_no_other_way_leads_to_a_backend_and_a_way_ends_w
         assert trace.info["tool_backends"]["notes"]["calls"] == 2
         assert [line.split() for line in seen.splitlines()[1:3]] == [["404"] * 6, ["413"]]
         assert noted == "1 notes: still here"
-        (_, backends, _) = served.env._features
-        assert isinstance(backends, BackendTools)
+        (backends,) = (feature for feature in served.env._features if isinstance(feature, BackendTools))
         assert backends._backends is not None
         assert backends._backends._bridge._routes == {}
 
