@@ -63,12 +63,9 @@ async def cluster_nodes(count: int, cpus: float, variables: Mapping[str, str]) -
     nodes: list[Process] = []
     try:
         await _up(head, here, folder / "head.log", variables)
-        places = [
-            [f"--address=127.0.0.1:{port}", f"--node-ip-address=127.0.0.{number + 2}", f"--num-cpus={cpus:g}"]
-            for number in range(count)
-        ]
-        logs = (folder / f"node-{number}.log" for number in range(count))
-        await asyncio.gather(*(_up(nodes, there, log, variables) for there, log in zip(places, logs, strict=True)))
+        for number in range(count):  # at once, two would give their sockets the same name, and end
+            there = [f"--address=127.0.0.1:{port}", f"--node-ip-address=127.0.0.{number + 2}", f"--num-cpus={cpus:g}"]
+            await _up(nodes, there, folder / f"node-{number}.log", variables)
         yield f"127.0.0.1:{port}"
     finally:
         await asyncio.gather(*map(end, nodes))  # a node whose head is gone waits for it

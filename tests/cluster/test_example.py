@@ -24,18 +24,22 @@ SAMPLES = ["fix-median", "write-roman"]
 ALL = [sample.id for sample in load_samples()]
 
 
-def example(home: UserHome) -> "subprocess.Popen[str]":
-    """The example with two samples, each of which a worker plays; or with all ten."""
-    argv = [sys.executable, "-m", "examples.cluster", "--output-dir", str(home.root / "runs"), "--"]
+def example(home: UserHome, *before: str) -> "subprocess.Popen[str]":
+    """The example with two samples, each of which a worker plays; or with all ten. With `before` a shell runs it."""
+    argv = [*before, sys.executable, "-m", "examples.cluster", "--output-dir", str(home.root / "runs"), "--"]
     argv += ["--select.include.ids", json.dumps(size(SAMPLES, ALL)), "--env.cluster.per-worker", "1"]
     environment = home.environment({"PYTHONPATH": str(ROOT)})
-    return subprocess.Popen(argv, cwd=home.work, env=environment, stdout=subprocess.PIPE, text=True)
+    shell = "/bin/sh" if before else None
+    return subprocess.Popen(argv, executable=shell, cwd=home.work, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("light_opencode")
 def test_both_nodes_play_and_nothing_is_left(home: UserHome) -> None:
-    started = example(home)
+    """Also where `uv run` started it in a project, which Ray would install for each worker."""
+    (home.work / "pyproject.toml").write_text('[project]\nname = "of-the-user"\nversion = "1"\n')
+    (home.work / "run").write_text('"$@"; exit $?\n')
+    started = example(home, "uv", "run")
     said, _ = started.communicate()
     assert started.returncode == 0, said
     rows = re.findall(r"^(\S+) +(127\.0\.0\.\d) +reward [\d.]+$", said, re.MULTILINE)

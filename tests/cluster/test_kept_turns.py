@@ -296,6 +296,19 @@ async def test_a_rollout_of_a_killed_worker_goes_on_from_its_kept_turn_in_an_old
     assert asked == {1: 1, 2: 1, 3: 2, 4: 1, 5: 1}
     for trace in (again, other):
         assert [turn.turn for turn in kept_turns(folder / trace.id)] == [1, 2, 3, 4, 5]
+    turn = next(turn for turn in kept_turns(folder / again.id) if turn.turn == 3)
+    branches = arguments(nodes, folder, [{"kept_turn": str(turn.place), "digest": turn.digest}], "-r", "2")
+    async with (
+        ScriptedModel(same_ids(ScriptPolicy.of(*SCRIPT)), host=nodes.host) as one_more,
+        home.running("branches", one_more.base_url, *branches, env=nodes.variables) as run,
+    ):
+        finished = await run.finish()
+    assert finished.exit_code == 0, finished.log
+    played = [trace for episode in finished.episodes for trace in episode.traces]
+    assert [(trace.reward, trace.num_turns, trace.info["branch"]["same_request"]) for trace in played] == [
+        (1.0, 5, True)
+    ] * 2
+    assert Counter(turn_of(request.body) for request in one_more.requests) == {3: 2, 4: 2, 5: 2}
     await until(lambda: not nodes.playing and not home.processes())
 
 

@@ -78,6 +78,8 @@ class RayEngine:
 
     def __init__(self, config: ClusterConfig) -> None:
         self._config, self.alone, self._node = config, False, ""
+        # Else Ray has workers of a driver that `uv run` started install its project anew, from a copy of its directory.
+        os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
         try:
             import ray
         except ImportError as error:
