@@ -1,6 +1,7 @@
 """A full disk: a command still runs and says how it ended; a file that cannot be written is an error that says so."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from opencode_env.cli_agent.outcomes import all_outcomes, retries_of_outcomes
@@ -13,6 +14,7 @@ from verifiers.v1.runtimes import PrimeConfig
 
 from tests.support.prime_api import PrimeApi
 
+TREE = [place for place in map(str, Path("/").iterdir()) if place not in ("/dev", "/proc", "/run", "/sys", "/tmp")]
 SMALL = ["--dev", "/dev", "--size", "16384", "--tmpfs", "/tmp", "--size", "16384", "--tmpfs", "/dev/shm"]
 RUN = program_argv("remote_run.sh", "/tmp/.vf-run-one", "1000")
 
@@ -21,7 +23,8 @@ async def on_full_disk(*filled: str) -> bytes:
     """What `remote_run.sh` prints of a command, and then of its end, where these directories are full."""
     fill = "".join(f"head -c 100000 /dev/zero >{directory}/fill 2>/dev/null; " for directory in filled)
     script = f'{fill}run() {{ "$@"; }}; run "$@" sh -c "echo found; exit 3"; run "$@" wait=1'
-    command = ["bwrap", "--ro-bind", "/", "/", *SMALL, "sh", "-c", script, "sh", *RUN]
+    tree = [word for place in TREE for word in ("--ro-bind", place, place)]
+    command = ["bwrap", *tree, "--proc", "/proc", *SMALL, "sh", "-c", script, "sh", *RUN]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     printed, _ = await process.communicate()
     assert process.returncode == 0

@@ -107,7 +107,9 @@ async def test_a_disk_that_is_filled_at_the_last_moment_does_not_end_the_scorer(
         fill = "for f in 1 2 3 4; do head -c 16M /dev/zero >f$f; done"
         answer = r"cd /app; echo '(1/3)!+10^{-2000}\sqrt{2}' >answer.txt"
         await place.agent.run(["sh", "-c", f"{answer}; {fill}"], {})  # ended where its limit is seen in time
-        assert int(await place.do("du -sm /app | cut -f1")) >= 16
+        while (used := await place.agent.run(["du", "-sm", "/app"], {})).exit_code:
+            pass  # ended where the limit is seen meanwhile
+        assert int(used.stdout.split()[0]) >= 16
         scored = await score(rubric, place.box, SOLUTION)
         assert (scored.reward, scored.reason) == (0, "timed_out")
     await rubric.teardown()
