@@ -150,10 +150,21 @@ class Trainer:
 
 
 def logprobs_of(model: Transformer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probability and entropy of each token, from the second on (samples, length - 1)."""
-    distribution = model(batch.tokens[:, :-1]).log_softmax(-1)
-    chosen = distribution.gather(2, batch.tokens[:, 1:, None])[..., 0]
-    return chosen, -(distribution.exp() * distribution).sum(-1)
+    """Log-probability and entropy of each token that trains, from the second on (samples, length - 1); else zeros.
+
+    Samples of about one length are looked at together, so that a long one costs the others nothing.
+    """
+    chosen, entropy = torch.zeros(batch.mask.shape), torch.zeros(batch.mask.shape)
+    lengths = (batch.mask * torch.arange(1, batch.mask.shape[1] + 1)).amax(1)
+    doublings = lengths.float().log2()  # minus infinity where nothing trains
+    for doubling in doublings[lengths > 0].floor().unique():
+        rows = (doublings.floor() == doubling).nonzero()[:, 0]
+        length = int(lengths[rows].max())
+        tokens = batch.tokens[rows, : length + 1]
+        distribution = model(tokens[:, :-1]).log_softmax(-1)
+        chosen[rows, :length] = distribution.gather(2, tokens[:, 1:, None])[..., 0]
+        entropy[rows, :length] = -(distribution.exp() * distribution).sum(-1)
+    return chosen, entropy
 
 
 def policy_loss(model: Transformer, batch: Batch, settings: Settings) -> torch.Tensor:
