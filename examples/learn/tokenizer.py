@@ -36,7 +36,8 @@ def build_tokenizer(systems: Sequence[str] = (), rests: Sequence[str] = ()) -> A
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens(FRAMES)
-    parts = [part for text in systems for part in _MARK.split(text)]
+    # A renderer may encode a role and the line break behind it one by one.
+    parts = [part.strip() for text in systems for part in _MARK.split(text)]
     parts += [part for text in rests for part in _SPACE.split(text)]
     known = dict.fromkeys(part for part in parts if len(part) >= SHORTEST)
     made.add_tokens([AddedToken(word, normalized=False) for word in [*MARKS, *known]])

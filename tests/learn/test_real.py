@@ -3,12 +3,15 @@
 import asyncio
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
+from verifiers.v1.trace import WireTrace
 
 from examples.learn.__main__ import CURRICULA
 from examples.learn.breaking import NoEchoConfig
@@ -105,6 +108,13 @@ def test_of_a_compacted_rollout_each_section_trains_once_and_its_summary_as_was_
     assert len(lines) == Plan.size
     traces = [trace for line in lines for trace in json.loads(line)["traces"] if trace["metrics"]["compactions"]]
     assert len(traces) > Plan.size / 2  # of the others an answer was not of the format
+    words: Any = PreTrainedTokenizerFast.from_pretrained(directory / "tokenizer")
+
+    def as_cloned(tokens: Sequence[int]) -> bool:
+        return list(tokens) == words.encode(words.decode(tokens), add_special_tokens=False)
+
+    branches = [branch for trace in traces for branch in WireTrace.model_validate(trace).branches]
+    assert sum(as_cloned(branch.token_ids) for branch in branches) > len(branches) / 2, "else other prompts were cloned"
     for trace in traces:
         history, nodes = trace["info"]["history"], range(len(trace["nodes"]))
         assert [section["summary"] for section in history["sections"]] == [None, 0]

@@ -97,6 +97,19 @@ async def test_a_refusal_that_opencode_recovers_from_is_no_error(confined: Place
 
 
 @pytest.mark.opencode
+async def test_beyond_opencodes_own_limit_of_steps_a_section_is_one_branch(confined: Place) -> None:
+    """Its order to stop, the last message of every further request, stays where the model has read it."""
+    harness = {"context_window": WINDOW, "window_reserve": RESERVE, "disable_compaction": False}
+    run = await played(confined, **harness, opencode_config={"agent": {"build": {"steps": 2}}})
+    ordered = ["MAXIMUM STEPS" in str(request.body["messages"][-1]) for request in run.requests]
+    summaries = [number for number, request in enumerate(run.requests) if is_summary(request.body)]
+    assert summaries
+    assert ordered == [number > 0 and number not in summaries for number in range(len(ordered))]
+    assert run.trace.ok, run.trace.errors
+    assert (run.trace.num_branches, run.trace.metrics["history_forks"]) == (2 * len(summaries) + 1, 0)
+
+
+@pytest.mark.opencode
 async def test_a_limit_right_behind_a_summary_leaves_the_answer_before_it(confined: Place) -> None:
     """To the agent's user, and to what scores it."""
     harness = {"context_window": WINDOW, "window_reserve": RESERVE, "disable_compaction": False}
