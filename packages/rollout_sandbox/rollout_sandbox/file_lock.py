@@ -32,6 +32,18 @@ def try_lock(path: Path) -> int | None:
     return fd
 
 
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds the lock at `path`; one that may not be opened is another user's, and counts as held."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return True
+    except FileNotFoundError:
+        pass
+    return False
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock at `path`; blocks while somebody else does."""

@@ -5,7 +5,6 @@ node that may be cut off.
 """
 
 import asyncio
-import fcntl
 import itertools
 import os
 import secrets
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rollout_sandbox.file_lock import private_directory, try_lock
+from rollout_sandbox.file_lock import is_locked, private_directory, try_lock
 from verifiers.v1.errors import EnvError
 
 from opencode_env.errors import ClusterError, NodeLostError
@@ -51,7 +50,7 @@ class Claim:
 
 def driver_lives(mark: Path) -> bool:
     """Whether the driver of the claim with that folder still runs, as a process on the driver's machine sees it."""
-    return _is_held(_token(mark))
+    return is_locked(_token(mark))
 
 
 def _token(mark: Path) -> Path:
@@ -134,16 +133,4 @@ class Claims:
 
     def _ended(self) -> list[str]:
         tokens = self._folder.glob(f"{_DRIVER}*")
-        return [token.name.removeprefix(_DRIVER) for token in tokens if not _is_held(token)]
-
-
-def _is_held(lock: Path) -> bool:
-    """Whether a process holds the lock; one that may not be opened is another user's, and counts as held."""
-    try:
-        with lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return True
-    except FileNotFoundError:
-        pass
-    return False
+        return [token.name.removeprefix(_DRIVER) for token in tokens if not is_locked(token)]

@@ -6,16 +6,14 @@ import logging
 import multiprocessing
 import os
 import tempfile
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from rollout_sandbox.confined.network import is_own_machine
-from rollout_sandbox.file_lock import private_directory, try_lock
+from rollout_sandbox.file_lock import is_locked, private_directory, try_lock
 from verifiers.v1.episode import WireEpisode
 from verifiers.v1.errors import EnvError
 from verifiers.v1.serve.delta import unpack
@@ -98,8 +96,9 @@ class Cluster:
     look_seconds: float = 5.0
     """So often the engine is asked which nodes leave."""
     _workers: list[Started] = field(default_factory=list)
-    _waiting: deque[asyncio.Future[Started]] = field(default_factory=deque)
-    _starting: set[asyncio.Task[Started]] = field(default_factory=set)
+    _waiting: list[asyncio.Future[Started]] = field(default_factory=list)
+    _starting: dict[asyncio.Task[Started], int | None] = field(default_factory=dict)
+    """With the lock of the worker that it will be."""
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
     _next: int | None = None
     """The lock of the process whose rollouts wait for its first worker while others have all (`max_workers`)."""
@@ -119,14 +118,12 @@ class Cluster:
             try:
                 yield
             finally:
-                for worker in [*self._workers]:
-                    self._end(worker)
                 for task in (looking, *self._starting):
                     task.cancel()
                 await asyncio.gather(*self._starting, return_exceptions=True)
-                for worker in [*self._workers]:  # that were ready before they could be cancelled
+                for worker in [*self._workers]:  # those as well that were ready before they could be cancelled
                     self._end(worker)
-                self._step_back()
+                self._be_next(False)
                 if self._later is not None:
                     self._later.cancel()
                 await asyncio.gather(*self._ending, return_exceptions=True)
@@ -177,7 +174,7 @@ class Cluster:
                     elif kind == "kept" and self.claims is not None:
                         await asyncio.to_thread(_show, self.claims.kept, data)
         except (NodeLostError, NodeMemoryError) as error:
-            self._forget(worker)
+            self._end(worker, killed=True)
             raise type(error)(f"{worker.place}: {error}") from error
         finally:
             self._leave(worker)
@@ -199,34 +196,28 @@ class Cluster:
 
     def _dispatch(self) -> None:
         """Give free places to those who wait, and start as many workers as the others need."""
+        self._waiting = [one for one in self._waiting if not one.done()]
         while self._waiting:
-            if not self._waiting[0].done():
-                free = [one for one in self._workers if one.playing < self.config.per_worker and not one.leaving]
-                if not free:
-                    break
-                worker = max(free, key=lambda one: one.playing)
-                worker.playing += 1
-                if worker.idle is not None:
-                    worker.idle.cancel()
-                self._waiting[0].set_result(worker)
-            self._waiting.popleft()
-        if not self._waiting:
-            self._step_back()
+            free = [one for one in self._workers if one.playing < self.config.per_worker and not one.leaving]
+            if not free:
+                break
+            worker = max(free, key=lambda one: one.playing)
+            worker.playing += 1
+            if worker.idle is not None:
+                worker.idle.cancel()
+            self._waiting.pop(0).set_result(worker)
         try:
-            self._start_workers()
+            while self._later is None and len(self._starting) * self.config.per_worker < len(self._waiting):
+                lock = self._take_lock()
+                if lock is None and self.config.max_workers is not None:
+                    self._pause(1.0)  # another process may have them
+                else:
+                    starting = asyncio.create_task(self.engine.start_worker(self.order))
+                    self._starting[starting] = lock
+                    starting.add_done_callback(self._started)
+            self._be_next(bool(self._waiting) and not self._workers and not self._starting)
         except OSError as error:  # of a lock's file
             self._failed(ClusterError(f"workers cannot be counted (--env.cluster.max-workers): {error}"))
-
-    def _start_workers(self) -> None:
-        places = sum(not one.done() for one in self._waiting)
-        while self._later is None and len(self._starting) * self.config.per_worker < places:
-            lock = self._take_lock()
-            if lock is None and self.config.max_workers is not None:
-                self._pause(1.0)  # another process may have them
-                return
-            starting = asyncio.create_task(self.engine.start_worker(self.order))
-            self._starting.add(starting)
-            starting.add_done_callback(partial(self._started, lock))
 
     def _pause(self, seconds: float) -> None:
         if self._later is not None:
@@ -245,12 +236,7 @@ class Cluster:
         if self.config.max_workers is None or self._is_another_next():
             return None
         locks = (try_lock(self._lock_file(str(number))) for number in range(self.config.max_workers))
-        lock = next((lock for lock in locks if lock is not None), None)
-        if lock is not None:
-            self._step_back()
-        elif not self._workers and not self._starting and self._next is None:
-            self._next = try_lock(self._lock_file("next"))
-        return lock
+        return next((lock for lock in locks if lock is not None), None)
 
     def _lock_file(self, name: str) -> Path:
         parent = multiprocessing.parent_process()
@@ -259,18 +245,17 @@ class Cluster:
         return folder / f"{pool}-{id(self) if parent is None else self.source}-{name}"
 
     def _is_another_next(self) -> bool:
-        if self._next is not None or (lock := try_lock(self._lock_file("next"))) is None:
-            return self._next is None
-        os.close(lock)
-        return False
+        return self._next is None and is_locked(self._lock_file("next"))
 
-    def _step_back(self) -> None:
-        if self._next is not None:
+    def _be_next(self, waits: bool) -> None:
+        if waits and self._next is None:
+            self._next = try_lock(self._lock_file("next"))
+        elif not waits and self._next is not None:
             os.close(self._next)
             self._next = None
 
-    def _started(self, lock: int | None, starting: asyncio.Task[Started]) -> None:
-        self._starting.discard(starting)
+    def _started(self, starting: asyncio.Task[Started]) -> None:
+        lock = self._starting.pop(starting)
         error = None if starting.cancelled() else starting.exception()
         if error is None and not starting.cancelled():
             worker = starting.result()
@@ -294,13 +279,11 @@ class Cluster:
             self._pause(_PAUSE)
             logger.warning("no further worker for now, the others play on: %s", error)
         else:
-            if self._later is not None:
-                self._later.cancel()
-                self._later = None
             waiting = [one for one in self._waiting if not one.done()]
             # A lost node is one start's bad luck; anything else would happen to all.
             for one in waiting[: self.config.per_worker] if isinstance(error, NodeLostError) else waiting:
                 one.set_exception(error)
+            self._resume()
         self._dispatch()
 
     def _leave(self, worker: Started) -> None:
@@ -328,27 +311,22 @@ class Cluster:
         if not worker.playing:
             self._end(worker)
 
-    def _forget(self, worker: Started) -> None:
-        if worker in self._workers:
-            self._workers.remove(worker)
-            if worker.lock is not None:
-                os.close(worker.lock)
-            self._resume()
-
     def _ended(self, worker: Started) -> None:
         """No rollout is handed to a worker that was lost; those that it plays are told by their own calls."""
         if worker in self._workers:
             logger.warning("no further rollout for the %s: it was lost", worker.place)
             self._end(worker)
 
-    def _end(self, worker: Started) -> None:
+    def _end(self, worker: Started, killed: bool = False) -> None:
         if worker in self._workers:
-            if worker.idle is not None:
-                worker.idle.cancel()
-            self._forget(worker)
-            task = asyncio.create_task(self.engine.end(worker.handle))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._workers.remove(worker)
+            if worker.lock is not None:
+                os.close(worker.lock)
+            if not killed:
+                task = asyncio.create_task(self.engine.end(worker.handle))
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+            self._resume()
 
 
 def _show(watch: Callable[[Any], None], data: bytes) -> None:
