@@ -114,8 +114,8 @@ class Watched:
     """Shows whoever watches how the traces of an episode grow that is played elsewhere."""
 
     def __init__(self, on_trace: Watcher | None, on_discard: Watcher | None) -> None:
-        self._on_trace, self._on_discard = on_trace or _nobody, on_discard or _nobody
-        self._heads: dict[str, dict[str, Any]] = {}
+        self._on_trace = on_trace or (lambda trace: None)
+        self._on_discard = on_discard or (lambda trace: None)
         self._shown: list[AnyTrace] = []
 
     def change(self, delta: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ class Watched:
                 self._shown.remove(trace)
                 self._on_discard(trace)
             return
-        head = self._heads.setdefault(name, {**delta.get("open", {}), **fields})
+        head = delta.get("open", {}) if trace is None else {"task": trace.task, "agent": trace.agent}
         part = WireTrace.model_validate({**head, **fields, **{one: delta.get(one, []) for one in LIST_FIELDS}})
         if trace is None:
             self._shown.append(part)
@@ -147,10 +147,6 @@ class Watched:
         take_fields(shown, trace, WireTrace.model_fields)
         shown.notify()
         return shown
-
-
-def _nobody(trace: AnyTrace) -> None:
-    """Watches a rollout that nobody watches."""
 
 
 async def play_on(

@@ -60,22 +60,10 @@ def digest(packages: Iterable[str]) -> str:
     return digest.hexdigest()[:10]
 
 
-def require_same(asked: dict[str, str]) -> None:
-    """Refuse to play for a driver with other versions.
-
-    Raises:
-        ClusterError: the message names those that differ.
-    """
-    here = versions()
-    if wrong := [name for name, other in asked.items() if here.get(name) != other]:
-        raise ClusterError(f"it has {', '.join(f'{name} {here.get(name)} instead of {asked[name]}' for name in wrong)}")
-
-
 class Worker:
     """Holds the environment on a node, from `start` to `stop`."""
 
     def __init__(self) -> None:
-        self._env: Env[Any] | None = None
         self._serving: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._playing = set[asyncio.Task[Any]]()
@@ -90,8 +78,11 @@ class Worker:
         """
         answer = self.where()
         try:
-            asked = json.loads(order)
-            require_same(asked["versions"])  # before anything that another release may say otherwise
+            asked, here = json.loads(order), versions()
+            # Before anything that another release may say otherwise.
+            if wrong := [name for name, other in asked["versions"].items() if here.get(name) != other]:
+                told = [f"{name} {here.get(name)} instead of {asked['versions'][name]}" for name in wrong]
+                raise ClusterError(f"it has {', '.join(told)}")
             await self.begin(asked)
         except Exception as error:  # noqa: BLE001 - the driver says it
             answer["refused"] = f"{type(error).__name__}: {error}"
@@ -113,7 +104,7 @@ class Worker:
             os.chdir(asked["cwd"])
         kind: Any = pkgutil.resolve_name(asked["kind"])
         config = (concrete_type(kind, EnvConfig, origin=Env) or EnvConfig).model_validate(asked["config"])
-        self._env = kind(config)
+        self._env: Env[Any] = kind(config)
         started = asyncio.get_running_loop().create_future()
         self._serving = asyncio.create_task(self._serve(self._env, started))
         await started
@@ -142,7 +133,6 @@ class Worker:
         """
         env, live, changed = self._env, list[Trace[Any, Any, Any]](), asyncio.Event()
         news: list[tuple[str, bytes]] = []
-        assert env is not None
 
         def minted(trace: Trace[Any, Any, Any]) -> None:
             live.append(trace)
