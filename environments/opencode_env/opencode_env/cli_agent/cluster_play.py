@@ -61,7 +61,6 @@ def cluster_of(env: Env[Any], features: Iterable[Feature], box_memory: int | Non
     if missing := [name for name in options.pass_env if name not in os.environ]:
         raise ClusterError(f"--env.cluster.pass-env names what is not set here: {', '.join(missing)}")
     kind = type(env)
-    config = {name: value for name, value in env_config_data(env.config).items() if name != "cluster"}
     order = {
         "versions": versions(),
         "cwd": str(Path.cwd()),
@@ -69,7 +68,7 @@ def cluster_of(env: Env[Any], features: Iterable[Feature], box_memory: int | Non
         "env": {name: os.environ[name] for name in options.pass_env} | _keys(env.config),
         "cpus": options.cpus,
         "kind": f"{kind.__module__}:{kind.__qualname__}",
-        "config": config,
+        "config": {name: value for name, value in env_config_data(env.config).items() if name != "cluster"},
         "sandbox_memory": box_memory and box_memory * options.per_worker,
         "memory": options.memory and int(options.memory),
     }

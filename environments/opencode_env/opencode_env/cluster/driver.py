@@ -148,15 +148,8 @@ class Cluster:
     async def play(
         self, request: bytes, url: str, watch: Callable[[dict[str, Any]], None] = lambda delta: None
     ) -> tuple[WireEpisode, str]:
-        """Have a worker play an episode (see `Worker.play`), and check what it gives back as a file is checked.
-
-        Args:
-            request: the episode as `Worker.play` takes it.
-            url: of the endpoint that it names.
-            watch: is given the changes of its traces meanwhile.
-
-        Returns:
-            The episode, and the address of the node that played it.
+        """Have a worker play an episode, as `Worker.play` takes it and with the endpoint `url`; return what it gives
+        back, checked as a file is, and its node's address. `watch` is given the changes of its traces meanwhile.
 
         Raises:
             ClusterError: no worker can be started; or it is not where the endpoint is.

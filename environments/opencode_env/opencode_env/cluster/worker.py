@@ -71,10 +71,9 @@ class Worker:
     async def start(self, order: bytes) -> bytes:
         """Build and start the environment that the driver describes; the answer says where this is, or what is wrong.
 
-        Args:
-            order: JSON: `versions`, `cwd`, `token` (a file of the driver's in a folder of all nodes, or None), `files`
-                (paths that must be there), `env` (variables), `cpus`, `kind` (module and name of the environment's
-                class) and `config`.
+        `order` is JSON: `versions`, `cwd`, `token` (a file of the driver's in a folder of all nodes, or None), `files`
+        (paths that must be there), `env` (variables), `cpus`, `kind` (module and name of the environment's class) and
+        `config`.
         """
         answer = self.where()
         try:
@@ -123,13 +122,10 @@ class Worker:
     async def play(self, request: bytes) -> AsyncIterator[tuple[str, bytes]]:
         """Play one episode of a task, and show how its traces grow.
 
-        Args:
-            request: JSON: `run` (a `RunRequest`), `env` (variables) and `claim` (of `Claims.playing`, or None).
-
-        Yields:
-            `delta`, every six seconds: a packed change of a trace, as an environment server streams it, to look at;
-            `kept`, what `Claims.kept` takes, packed; at last `episode`, the packed whole, or `failed`, why there is
-            none. No exception, which an engine would pickle.
+        `request` is JSON: `run` (a `RunRequest`), `env` (variables) and `claim` (of `Claims.playing`, or None). Yields
+        `delta`, every six seconds: a packed change of a trace, as an environment server streams it, to look at;
+        `kept`, what `Claims.kept` takes, packed; at last `episode`, the packed whole, or `failed`, why there is none.
+        No exception, which an engine would pickle.
         """
         env, live, changed = self._env, list[Trace[Any, Any, Any]](), asyncio.Event()
         news: list[tuple[str, bytes]] = []
