@@ -240,6 +240,18 @@ async def test_a_worker_that_is_ready_as_the_driver_ends_is_ended() -> None:
     assert engine.ended == [0]
 
 
+async def test_no_worker_is_started_for_who_still_waits_as_the_driver_ends() -> None:
+    engine = HeldEngine()
+    async with cluster(engine, per_worker=1, max_workers=1) as made:
+        playing = [asyncio.ensure_future(made.play(b"request", "")) for _ in range(2)]
+        await until(lambda: len(engine.played) == 1 and made._later is not None)
+    await asyncio.sleep(0.05)
+    assert (engine.starting, engine.ended, len(made._starting)) == (1, [0], 0)
+    for one in playing:
+        one.cancel()
+    await asyncio.wait(playing)
+
+
 async def test_who_waits_behind_a_start_that_was_lost_waits_no_minute_for_the_next() -> None:
     engine = HeldEngine()
     engine.held.clear()

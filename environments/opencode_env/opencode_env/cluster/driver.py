@@ -118,14 +118,13 @@ class Cluster:
             try:
                 yield
             finally:
+                self._waiting.clear()  # for nobody is a worker started any more
                 for task in (looking, *self._starting):
                     task.cancel()
                 await asyncio.gather(*self._starting, return_exceptions=True)
                 for worker in [*self._workers]:  # those as well that were ready before they could be cancelled
                     self._end(worker)
                 self._be_next(False)
-                if self._later is not None:
-                    self._later.cancel()
                 await asyncio.gather(*self._ending, return_exceptions=True)
                 await self.engine.close()
 
