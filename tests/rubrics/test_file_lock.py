@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from opencode_rubrics.cache import cache_root, make_once, require_cache
-from rollout_sandbox.file_lock import locked, locked_async, private_directory, try_lock
+from rollout_sandbox.file_lock import is_locked, locked, locked_async, private_directory, try_lock
 from verifiers.v1.errors import SandboxError
 
 from tests.support.child import child
@@ -36,6 +36,15 @@ def test_a_lock_is_free_when_its_holder_is_killed(tmp_path: Path) -> None:
     with locked(path):
         assert try_lock(path) is None
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_look_at_a_lock_says_whether_it_is_held_and_makes_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not is_locked(path)
+    assert not path.exists()
+    with locked(path):
+        assert is_locked(path)
+    assert not is_locked(path)
 
 
 async def test_waiting_for_a_lock_leaves_the_event_loop_free(tmp_path: Path) -> None:
