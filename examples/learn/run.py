@@ -21,7 +21,7 @@ from examples.learn.bare import play_bare
 from examples.learn.branching import branches
 from examples.learn.breaking import Break, Breaker, NoEchoConfig
 from examples.learn.checkpoint import cloned, keep
-from examples.learn.curriculum import Curriculum, Problem
+from examples.learn.curriculum import Curriculum, Problem, trained
 from examples.learn.curve import HEADER, Step, rates, save_plot, terminal_plot
 from examples.learn.engine import Engine
 from examples.learn.grpo import Batch, Settings, Trainer, advantages, means
@@ -30,7 +30,7 @@ from examples.learn.rollouts import LONGEST, MODEL, Rollout, compacting, keep_ro
 from examples.learn.sanity import Answers, findings, unearned, unsaid
 from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import END, build_tokenizer, save
-from examples.learn.transcript import Transcript, full
+from examples.learn.transcript import Transcript, full, of_the_format
 
 PLAYED = 0.9
 """Of an evaluation's rollouts, the part that must not fail."""
@@ -239,7 +239,11 @@ class Run:
             raise RuntimeError(f"every rollout of step {number} failed, the first one with: {rollouts[0].error}")
         after = time.monotonic()
         gains = advantages(rollouts)
-        pairs = [(one, gain) for rollout, gain in zip(rollouts, gains, strict=True) for one in rollout.samples]
+        samples = [rollout.samples for rollout in rollouts]
+        if curriculum.summaries:
+            said = trained(self.recorded, curriculum)
+            samples = [of_the_format(one, said, self._words) for one in samples]
+        pairs = [(one, gain) for ones, gain in zip(samples, gains, strict=True) for one in ones]
         played = sum(bool(rollout.samples) for rollout in rollouts)
         batch = Batch.of([one for one, _ in pairs], [gain for _, gain in pairs], played)
         measured = await asyncio.to_thread(trainer.measure, batch)

@@ -6,7 +6,7 @@ prompt with OpenCode's tools, the marks between turns, the results of commands.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Self
 
@@ -88,6 +88,26 @@ def turns(sample: TrainingSample) -> list[tuple[bool, tuple[int, ...]]]:
     """The tokens that the model is given and those that it says, by turns; and whether it says them."""
     pairs = zip(sample.mask, sample.token_ids, strict=True)
     return [(own, tuple(token for _, token in run)) for own, run in groupby(pairs, key=lambda pair: pair[0])]
+
+
+def of_the_format(
+    samples: Sequence[TrainingSample], recorded: Sequence[Transcript], tokenizer: Any
+) -> list[TrainingSample]:
+    """The samples of a rollout, in order, of which nothing trains behind the first answer that is not of the format.
+
+    Agents go on behind such an answer, in contexts that no other rollout has: what is learnt there undoes the format.
+    """
+    expected = iter([(one, turn) for one in recorded for turn in range(len(one.said))])
+    broken, kept = False, list[TrainingSample]()
+    for sample in samples:
+        mask: list[bool] = []
+        for own, tokens in turns(sample):
+            mask += [own and not broken] * len(tokens)
+            if own and not broken:
+                one, turn = next(expected, (None, 0))
+                broken = one is None or one.read(tokenizer.decode(tokens), turn) is None
+        kept.append(replace(sample, mask=mask))
+    return kept
 
 
 def full(recorded: Sequence[Transcript], tokenizer: Any) -> int:

@@ -17,6 +17,7 @@ import pytest
 from opencode_env.agents.opencode.env import OpenCodeEnvConfig
 from opencode_env.cli_agent.cluster_play import Watched, files_read
 from opencode_env.cli_agent.evaluation import EvaluationReport
+from opencode_env.cluster import ray_engine
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Cluster, Started
 from opencode_env.cluster.ray_engine import OWN_MEMORY, RayEngine, monitored
@@ -374,16 +375,29 @@ async def test_a_process_that_has_joined_a_cluster_is_told_so() -> None:
         await engine.connect()
 
 
-async def test_a_port_that_is_no_heads_is_doubted() -> None:
+async def test_a_port_that_is_no_heads_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
     answering = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         engine = RayEngine(ClusterConfig(type="ray", address=address, start_timeout=0.1))
-        engine._ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: answering.wait())
+        monkeypatch.setattr(ray_engine, "join_ray", lambda *_: answering.wait())
         with pytest.raises(ClusterError, match=r"TimeoutError .*own port"):
             await engine.connect()
     answering.set()
+
+
+async def test_what_ray_says_last_of_a_cluster_that_cannot_be_joined_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+
+    def join(*_: object) -> None:
+        raise ConnectionError("Failed to connect") from ValueError("the token is wrong")
+
+    monkeypatch.setattr(ray_engine, "join_ray", join)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        engine = RayEngine(ClusterConfig(type="ray", address=f"127.0.0.1:{other.getsockname()[1]}"))
+        with pytest.raises(ClusterError, match=r"one of its nodes: ConnectionError: .*: the token is wrong"):
+            await engine.connect()
 
 
 async def play_in_a_pool(tried: Any, active: Any, most: Any) -> None:
@@ -559,6 +573,11 @@ def test_the_memory_monitor_may_not_be_an_agents_way_out() -> None:
         ({"type": "ray"}, "HOST:PORT"),
         ({"type": "ray", "address": "auto"}, "HOST:PORT"),
         ({"type": "ray", "address": "ray://head:10001"}, "HOST:PORT"),
+        ({"type": "ray", "address": "head:6379", "pass_env": ["PYTHONPATH"]}, "runtime-env"),
+        (
+            {"type": "ray", "address": "head:6379", "runtime_env": {"env_vars": {"RAY_X": "0"}}},
+            "has to be started with",
+        ),
         ({"address": "head:6379"}, "without --env.cluster.type ray"),
     ],
 )

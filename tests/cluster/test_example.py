@@ -28,7 +28,7 @@ def example(home: UserHome, *before: str) -> "subprocess.Popen[str]":
     """The example with two samples, each of which a worker plays; or with all ten. With `before` a shell runs it."""
     argv = [*before, sys.executable, "-m", "examples.cluster", "--output-dir", str(home.root / "runs"), "--"]
     argv += ["--select.include.ids", json.dumps(size(SAMPLES, ALL)), "--env.cluster.per-worker", "1"]
-    environment = home.environment({"PYTHONPATH": str(ROOT)})
+    environment = home.environment({"PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"})
     shell = "/bin/sh" if before else None
     return subprocess.Popen(argv, executable=shell, cwd=home.work, env=environment, stdout=subprocess.PIPE, text=True)
 
@@ -36,8 +36,10 @@ def example(home: UserHome, *before: str) -> "subprocess.Popen[str]":
 @pytest.mark.slow
 @pytest.mark.usefixtures("light_opencode")
 def test_both_nodes_play_and_nothing_is_left(home: UserHome) -> None:
-    """Also where `uv run` started it in a project, which Ray would install for each worker."""
+    """Also where `uv run` started it in a project, which Ray would install for each worker, and in whose directory Ray
+    would look for modules first."""
     (home.work / "pyproject.toml").write_text('[project]\nname = "of-the-user"\nversion = "1"\n')
+    (home.work / "mcp.py").write_text("raise ImportError('a program of the user')\n")
     (home.work / "run").write_text('"$@"; exit $?\n')
     started = example(home, "uv", "run")
     said, _ = started.communicate()

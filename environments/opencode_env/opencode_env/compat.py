@@ -5,6 +5,8 @@ distributions.
 """
 
 import asyncio
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -158,6 +160,23 @@ def take_fields(trace: ModelT, newer: ModelT, names: Iterable[str]) -> None:
     """
     for name in type(trace).model_fields.keys() & {*names}:
         setattr(trace, name, getattr(newer, name))
+
+
+def join_ray(ray: Any, address: str) -> None:
+    """Join a Ray cluster, whose workers get a node's own Python and of this process's path what is in it.
+
+    Ray would have them run `uv run` in a copy of this directory where that started the driver, and look for every
+    module in this directory first.
+
+    Hook (Ray): an argument of `ray.init` for each.
+    """
+    ray._private.ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = False
+    job = ray.job_config.JobConfig()
+    searched = {os.path.realpath(place) for place in sys.path}
+    here = [os.path.realpath(place) for place in (os.path.dirname(sys.argv[0]), os.curdir)]
+    job._py_driver_sys_path = [place for place in here if place in searched]
+    job._runtime_env_has_working_dir = lambda: True
+    ray.init(address=address, job_config=job, log_to_driver=False, configure_logging=False)
 
 
 def draining_nodes(ray: Any) -> set[str]:

@@ -42,6 +42,16 @@ class ClusterConfig(BaseConfig):
                 raise ValueError("--env.cluster.* means nothing without --env.cluster.type ray")
         elif self.address is None or not re.fullmatch(r"[^\s/:]+:\d{1,5}", self.address):
             raise ValueError(
-                "--env.cluster.address must name the head as HOST:PORT; a cluster that is merely near is never joined"
+                "--env.cluster.address must name the head as HOST:PORT, a name or an IPv4 address; "
+                "a cluster that is merely near is never joined"
+            )
+        elif "PYTHONPATH" in self.pass_env:
+            raise ValueError(
+                "--env.cluster.pass-env sets variables of a worker that runs, for which PYTHONPATH is too late: "
+                '--env.cluster.runtime-env \'{"env_vars": {"PYTHONPATH": "…"}}\''
+            )
+        elif any(name.startswith("RAY_") for name in self.runtime_env.get("env_vars") or ()):
+            raise ValueError(
+                "--env.cluster.runtime-env sets variables of Ray's own, which a node has to be started with"
             )
         return self

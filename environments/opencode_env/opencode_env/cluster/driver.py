@@ -28,6 +28,10 @@ WORKER_IDLE_SECONDS = 60.0
 """After so long without a rollout a worker ends."""
 _PAUSE = 60.0
 """Seconds until another worker is tried where the cluster had no room for one."""
+_STARTS = 16
+"""Workers that are started at once, at most."""
+_QUIET = 30.0
+"""Seconds of a start after which is said what it waits for."""
 
 
 @dataclass(eq=False)
@@ -199,17 +203,26 @@ class Cluster:
                 worker.idle.cancel()
             self._waiting.pop(0).set_result(worker)
         try:
-            while self._later is None and len(self._starting) * self.config.per_worker < len(self._waiting):
+            while self._later is None and len(self._starting) < min(
+                _STARTS, len(self._waiting) / self.config.per_worker
+            ):
                 lock = self._take_lock()
                 if lock is None and self.config.max_workers is not None:
                     self._pause(1.0)  # another process may have them
                 else:
+                    if not self._workers and not self._starting:
+                        asyncio.get_running_loop().call_later(_QUIET, self._say_what_is_missing)
                     starting = asyncio.create_task(self.engine.start_worker(self.order))
                     self._starting[starting] = lock
                     starting.add_done_callback(self._started)
             self._be_next(bool(self._waiting) and not self._workers and not self._starting)
         except OSError as error:  # of a lock's file
             self._failed(ClusterError(f"workers cannot be counted (--env.cluster.max-workers): {error}"))
+
+    def _say_what_is_missing(self) -> None:
+        if self._starting and not self._workers:
+            asked = self.config.model_dump(include={"cpus", "memory", "resources", "labels", "runtime_env"})
+            logger.warning("no worker is ready yet: does a node have free what --env.cluster asks for? %s", asked)
 
     def _pause(self, seconds: float) -> None:
         if self._later is not None:
@@ -268,8 +281,9 @@ class Cluster:
     def _failed(self, error: Exception) -> None:
         """A worker cannot be started: those that play go on, and where there are none whoever waits is told."""
         if self._workers or self._starting:
+            if self._later is None:
+                logger.warning("no further worker for now, the others play on: %s", error)
             self._pause(_PAUSE)
-            logger.warning("no further worker for now, the others play on: %s", error)
         else:
             waiting = [one for one in self._waiting if not one.done()]
             # A lost node is one start's bad luck; anything else would happen to all.

@@ -19,7 +19,7 @@ from verifiers.v1.utils.logging import setup_logging
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Started
 from opencode_env.cluster.worker import Worker
-from opencode_env.compat import draining_nodes
+from opencode_env.compat import draining_nodes, join_ray
 from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 
 OWN_MEMORY = 1 << 30
@@ -78,8 +78,6 @@ class RayEngine:
 
     def __init__(self, config: ClusterConfig) -> None:
         self._config, self.alone, self._node = config, False, ""
-        # Else Ray has workers of a driver that `uv run` started install its project anew, from a copy of its directory.
-        os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
         try:
             import ray
         except ImportError as error:
@@ -105,7 +103,14 @@ class RayEngine:
         except Exception as error:
             told = f"{type(error).__name__}: {error}".rstrip(": ")
             told += " (is it the head's own port, not its dashboard's?)" if isinstance(error, TimeoutError) else ""
-            raise ClusterError(f"no Ray cluster can be joined at {address} (--env.cluster.address): {told}") from error
+            cause: BaseException = error
+            while cause.__cause__ is not None:  # Ray says there what is wrong with a token, for one
+                cause = cause.__cause__
+            told += f": {str(cause).strip()[-500:]}" if cause is not error else ""
+            raise ClusterError(
+                f"no Ray cluster can be joined at {address} (--env.cluster.address) from this machine, which has to be "
+                f"one of its nodes: {told}"
+            ) from error
         finally:
             _own_signals()
 
@@ -115,7 +120,7 @@ class RayEngine:
         logging.getLogger("ray").setLevel(logging.ERROR)
         joined.set_running_or_notify_cancel()
         try:
-            self._ray.init(address=address, log_to_driver=False, configure_logging=False)
+            join_ray(self._ray, address)
             self._node = self._ray.get_runtime_context().get_node_id()
             self.alone = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]} == {self._node}
             joined.set_result(None)
@@ -133,7 +138,11 @@ class RayEngine:
         }
         given = {name: value for name, value in options.items() if value}
         fixed = {"scheduling_strategy": "SPREAD", "max_restarts": 0, "max_concurrency": config.per_worker + 4}
-        handle = self._ray.remote(RayWorker).options(**given, **fixed).remote()
+        try:
+            handle = self._ray.remote(RayWorker).options(**given, **fixed).remote()
+        except (ValueError, TypeError) as error:
+            asked = "--env.cluster.cpus, memory, resources, labels or runtime-env"
+            raise ClusterError(f"Ray does not take what {asked} ask for, {json.dumps(given)}: {error}") from error
         started = None
         try:
             answer = json.loads(await asyncio.wait_for(handle.start.remote(order), config.start_timeout))
