@@ -520,6 +520,10 @@ async def test_a_sub_agents_summary_is_made_by_that_seat_too(agent: Agent) -> No
     assert [one["used"] for one in agent.rollout.sub.info["history"]["summaries"]] == [True]
     assert "history" not in agent.trace.info
     assert (agent.rollout.side.session.tally.calls, agent.trace.calls) == (2, [])
+    await agent.rollout.side.end()
+    metrics = {name: agent.trace.metrics[f"sub_llm_{name}"] for name in compaction_metrics(agent.rollout.sub)}
+    assert metrics == compaction_metrics(agent.rollout.sub)
+    assert (metrics["compactions"], metrics["summary_completion_tokens"]) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("rollout", [True], indirect=True)

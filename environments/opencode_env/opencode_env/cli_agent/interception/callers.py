@@ -32,7 +32,7 @@ from verifiers.v1.trace import AgentInfo, Error, InterceptRecord, ModelCall, Tim
 from verifiers.v1.types import AssistantMessage, Request
 
 from opencode_env.cli_agent.interception.call_limits import MAX_TRACE, CallSlots, CallTally, TraceBytes
-from opencode_env.cli_agent.interception.conversations import history_forks
+from opencode_env.cli_agent.interception.conversations import compaction_metrics, history_forks
 from opencode_env.cli_agent.traces import AnyTrace, agent_record
 from opencode_env.errors import RoleRefused
 
@@ -415,4 +415,5 @@ class SubRollout:
             "sub_llm_max_parallel": float(self.slots.peak),
             "sub_llm_seconds": tally.seconds,
             "sub_llm_history_forks": history_forks(self.trace),
+            **{f"sub_llm_{name}": value for name, value in compaction_metrics(self.trace).items()},
         }
