@@ -41,6 +41,12 @@ def called(tokens: int, identity: str = "c") -> Reply:
     return spoken(identity, '{"command":"ls"}').model_copy(update={"usage": usage})
 
 
+def summaries_of(trace: AnyTrace) -> list[dict[str, Any]]:
+    """Those that stand in a trace's record."""
+    found: list[dict[str, Any]] = trace.info.get("history", {}).get("summaries", [])
+    return found
+
+
 FULL = Reply(faults=(Fault(kind=FaultKind.OVERFLOW),))
 
 
@@ -94,17 +100,23 @@ class Agent:
 
     def is_ordinary(self) -> bool:
         """Whether what was asked last went to the model as a call of the conversation."""
-        return sent(self.rollout)[:1] == [SYSTEM] and not any(one["used"] for one in self.history.get("summaries", ()))
+        made = [one for trace in (self.trace, self.rollout.sub) for one in summaries_of(trace)]
+        return sent(self.rollout)[:1] == [SYSTEM] and not any(one["used"] for one in made)
 
 
-@pytest.fixture
-async def agent(rollout: Rollout) -> AsyncIterator[Agent]:
+def agent_of(rollout: Rollout) -> Agent:
+    """The program of a rollout that has begun."""
     found = rollout_of(rollout.main)
     assert found.gateway is not None
     found.gateway.summaries.at = AT
     found.gateway.summaries.prompt = lambda text: text == SUMMARISE["content"]
-    yield Agent(rollout, f"{found.program.new_run()}:own")
-    found.program.forget()
+    return Agent(rollout, f"{found.program.new_run()}:own")
+
+
+@pytest.fixture
+async def agent(rollout: Rollout) -> AsyncIterator[Agent]:
+    yield agent_of(rollout)
+    rollout_of(rollout.main).program.forget()
 
 
 def asked(agent: Agent) -> set[str]:
@@ -256,17 +268,18 @@ FORGED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("rollout", [False, True], indirect=True)
 @pytest.mark.parametrize("case", FORGED)
-async def test_a_forged_request_for_a_summary_is_an_ordinary_call(agent: Agent, case: str) -> None:
-    given = dict(FORGED[case])
+@pytest.mark.parametrize("seat", ["main", "sub"])
+async def test_a_forged_request_for_a_summary_is_an_ordinary_call(agent: Agent, case: str, seat: str) -> None:
+    given = FORGED[case] | {"X-RLM-Role": seat}
     agent.will_say(called(given.pop("tokens", AT)), said("So.", 5))
-    await agent.asks(TASK)
+    await agent.asks(TASK, **{"X-RLM-Role": seat})
     if "session" in given:
-        await agent.asks(user("A job."), session="ses_2")
+        await agent.asks(user("A job."), session="ses_2", **{"X-RLM-Role": seat})
     answer = await agent.summarises(*given.pop("system", ()), **given)
     assert answer.status == 200
     assert agent.is_ordinary()
-    assert asked(agent) == {"main-0"}
-    assert "summaries" not in agent.history
+    assert asked(agent) == {f"{seat}-0"}
+    assert [*summaries_of(agent.trace), *summaries_of(agent.rollout.sub)] == []
     assert_no_error(agent)
 
 

@@ -391,7 +391,7 @@ def _hold_beginning(call: Call) -> bool:
     agent = key.partition(":")[2]
     if agent == summaries.agent and not call.summarises:
         agent = ""
-    return call.is_main and call.gateway.fixed_prompts.hold(call.body, call.conversation, agent)
+    return call.gateway.fixed_prompts.hold(call.body, call.conversation, agent)
 
 
 async def choose_summariser(call: Call) -> None:
