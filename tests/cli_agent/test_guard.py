@@ -1,7 +1,7 @@
 """What the environment makes of an agent's session that misbehaves."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -25,15 +25,18 @@ from verifiers.v1.harnesses.bash import BashHarness, BashHarnessConfig
 from verifiers.v1.trace import Error, ModelCall
 from verifiers.v1.types import AssistantMessage, UserMessage
 
+from tests.history.asking import OPENCODE
+from tests.history.test_sections import AT, TASK, agent_of, called, head, said
+from tests.rlm.role_server import SUB, role_server
 from tests.rubrics.conftest import trace_of
 
 OVERFLOW = Error(type="ProviderError", message="maximum context length is 10 tokens, you have 11", status_code=400)
 Turn = Callable[[AnyTrace], Awaitable[None]]
 
 
-def session(turn: Turn) -> GuardedSession:
+def session(turn: Turn, trace: AnyTrace | None = None) -> GuardedSession:
     """A guarded session whose agent does this; its sandbox was never started, so there is nothing to end in it."""
-    trace = trace_of(vf.TaskData(idx=0, prompt="x"))
+    trace = trace or trace_of(vf.TaskData(idx=0, prompt="x"))
 
     class Inner(HarnessSession):
         async def turn(self, messages: Any = None) -> None:
@@ -231,3 +234,22 @@ async def test_a_scoring_whose_time_programs_of_the_agents_used_is_a_0_and_anoth
     fail_stage_timeout(trace)
     assert trace.last_error is not None
     assert trace.last_error.type == "TaskError"
+
+
+@pytest.mark.parametrize("options", [{}, SUB], ids=["main", "sub"])
+async def test_what_is_not_to_train_is_masked_on_the_trace_of_sub_agents_too(options: Mapping[str, str]) -> None:
+    async with role_server(strict=True) as server, server.rollout(harness=OPENCODE) as rollout:
+        agent, trace = agent_of(rollout), rollout.sub if options else rollout.main
+        agent.will_say(called(AT), said("Much."), said("So."))
+        await agent.asks(TASK, **options)
+        assert (await agent.summarises(**options)).status == 200
+        await agent.asks(*head("Much."), **options)
+        answers = [node for node in trace.nodes if node.sampled]
+        for node in answers:
+            node.mask = [True]  # as a training client leaves it
+        gateway = rollout_of(rollout.main).gateway
+        assert gateway is not None
+        gateway.summaries.trains = "sections"
+        await session(says_nothing, rollout.main).close()
+        assert trace.info["history"]["trains"] == "sections"
+        assert [list(node.mask) for node in answers] == [[True], [False], [True]]

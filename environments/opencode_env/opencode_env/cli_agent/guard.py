@@ -50,6 +50,7 @@ from opencode_env.cli_agent.classification import (
     require_scorable,
 )
 from opencode_env.cli_agent.interception.callers import own_calls
+from opencode_env.cli_agent.interception.conversations import HISTORY_RECORD
 from opencode_env.cli_agent.interception.gateway import GATEWAY_RECORD, PARTIAL, REPEATED
 from opencode_env.cli_agent.interception.training_client import spelled_calls
 from opencode_env.cli_agent.interception.tunnel import require_tunnel, until_lost
@@ -305,7 +306,15 @@ class GuardedSession(HarnessSession):
                 self.trace.record_metrics(await self._spelled_calls())
             except Exception:  # what the policy wrote is never an error
                 logger.warning("calls that were spelled in ordinary tokens could not be counted", exc_info=True)
-            await mask_untrained(self.trace)
+            await self._mask_untrained()
+
+    async def _mask_untrained(self) -> None:
+        """Say on both sides' traces what of their sections and summaries is to train, and mask the rest."""
+        side, gateway = self._rollout.sub, self._rollout.gateway
+        for trace in (self.trace, *(() if side is None else (side.trace,))):
+            if gateway is not None and "sections" in (history := trace.info.get(HISTORY_RECORD, {})):
+                history["trains"] = gateway.summaries.trains
+            await mask_untrained(trace)
 
     async def _spelled_calls(self) -> dict[str, float]:
         """The metrics of both sides' calls that text and tokens read differently, as far as that can be told."""

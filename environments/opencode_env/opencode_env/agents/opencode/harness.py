@@ -293,6 +293,7 @@ class OpenCodeSession(HarnessSession):
             summaries = self._rollout.gateway.summaries
             summaries.at = summary_start(whole)
             summaries.prompt = partial(is_summary_prompt, config, whole, self.system_append())
+            summaries.trains = config.compaction_trains
         if self._rollout.before is not None:
             await self._prepare_continued(self._rollout.before)
             return
@@ -509,8 +510,6 @@ class OpenCodeSession(HarnessSession):
             log_tail=self._log.tail(_LOG_TAIL_BYTES),
         )
         self.trace.record_metrics(rollout_metrics(self.trace))
-        if "sections" in (history := self.trace.info.get("history", {})):
-            history["trains"] = self.harness.config.compaction_trains
         await self._keep_log()
 
     async def _keep_log(self) -> None:

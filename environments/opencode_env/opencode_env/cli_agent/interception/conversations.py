@@ -343,6 +343,8 @@ class Summaries:
         refused for a full window; None: never."""
         self.prompt: Callable[[str], bool] = lambda text: True
         """Whether a system prompt is the one with which it asks."""
+        self.trains = "all"
+        """What is to train of a conversation that was summarised (see `compaction_trains` of OpenCode's harness)."""
         self.used: dict[str, float] = {}
         """By conversation, the tokens of its newest answer and of what that was given to; inf: its newest call was
         refused for a full window."""
