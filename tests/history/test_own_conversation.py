@@ -72,7 +72,10 @@ async def test_what_a_conversation_took_over_by_its_characters_is_its_own_from_t
 async def test_what_a_trace_began_with_is_every_conversations_own() -> None:
     answer = MessageNode(parent=0, message=AssistantMessage(content=None), sampled=True)
     kept = [MessageNode(message=UserMessage(content="go")), answer]
-    async with role_server() as server, server.rollout(harness=OPENCODE, seed=kept) as rollout:
+    async with (
+        role_server() as server,
+        server.rollout(harness=OPENCODE, begun=lambda it: it.main.nodes.extend(kept)) as rollout,
+    ):
         for session in ("ses_1", "ses_2"):
             await ask(rollout, [GO, user(f"on, {session}")], session)
         assert [node.parent for node in rollout.main.nodes] == [None, 0, 1, 2, 1, 4]

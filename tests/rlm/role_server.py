@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,6 @@ from verifiers.v1 import SamplingConfig
 from verifiers.v1.agent import make_agent
 from verifiers.v1.clients import ClientConfig
 from verifiers.v1.configs.harness import HarnessConfig
-from verifiers.v1.graph import MessageNode
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.interception import Interception, InterceptionServerConfig
 from verifiers.v1.session import RolloutLimits, RolloutSession
@@ -130,7 +129,7 @@ class RoleServer:
         *,
         budget: Mapping[str, int] | None = None,
         harness: HarnessConfig | None = None,
-        seed: Sequence[MessageNode] = (),
+        begun: Callable[[Rollout], None] = lambda rollout: None,
         summary: bool = False,
     ) -> AsyncIterator[Rollout]:
         """One rollout; leaving it normally is an agent that has finished.
@@ -140,15 +139,15 @@ class RoleServer:
             limits: of the sub seat.
             budget: limits of the main seat.
             harness: of the main seat.
-            seed: nodes that the main trace begins with.
+            begun: what is done before the server knows it.
             summary: whether another seat's model makes its summaries.
         """
         number = len(self._numbers)
         self._numbers.append(number)
         rollout = self._new_rollout(number, settings or SubSettings(), limits or {}, harness, summary)
-        rollout.main.nodes.extend(seed)
         rollout.session.limits = RolloutLimits(**(budget or {}))
         rollout_of(rollout.main).sub = rollout.side
+        begun(rollout)
         try:
             async with self.interception.acquire(rollout.session) as (rollout.url, rollout.secret, _):
                 yield rollout

@@ -499,7 +499,7 @@ async def test_what_cannot_be_kept_costs_neither_answer_nor_reward(
         monkeypatch.setattr(ConfinedRuntime, "keep_files", fail)
         monkeypatch.setattr(keeping, "MOST_SECONDS", 0.1)
     else:
-        monkeypatch.setattr(keeping, "try_lock" if how == "no folder" else "trace_state", full)
+        monkeypatch.setattr(keeping, "try_lock" if how == "no folder" else "rollout_state", full)
     rows = write_rows(tmp_path / "rows.jsonl", [ROW_DATA])
     script = ScriptPolicy.of(bash("echo 1 >one"), Reply(text="Done."))
     (trace,) = (await play(config_of(rows, tmp_path / "kept"), script)).traces

@@ -27,12 +27,16 @@ from verifiers.v1.types import Tool
 
 from opencode_env.cli_agent.interception.callers import PROGRAM_CALLS, SubRollout
 from opencode_env.cli_agent.interception.conversations import HISTORY_RECORD as FORKS
+from opencode_env.cli_agent.interception.conversations import Forks
+from opencode_env.cli_agent.interception.gateway import Gateway
 from opencode_env.cli_agent.interception.history import CALL_FIELDS
 from opencode_env.cli_agent.rollout import PlayedBefore
 from opencode_env.cli_agent.traces import AGENT_RECORD, AnyTrace, agent_record, lineage, mask
 
 SUB = "sub"
 """Key in the state of a kept turn with that of its sub trace."""
+CONVERSATIONS = "conversations"
+"""Key in the state of a trace with what is known of its conversations; turns of earlier versions lack it."""
 FILLED = "filled"
 """Key in that state with the tokens that each conversation's newest call took of its window."""
 
@@ -50,9 +54,18 @@ class SeededNode(MessageNode):
         return written
 
 
-def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = ()) -> dict[str, Any]:
-    """A trace of a rollout's main calls, or of its sub calls, as it is now; `leaf` is the node of the last answer of
-    its main conversation, `info` names further keys of `trace.info`."""
+def rollout_state(gateway: Gateway, session: str, info: Sequence[str] = ()) -> dict[str, Any]:
+    """What stands on a rollout's traces now, and is known beside them; `session` is its main conversation, `info` names
+    further keys of `trace.info`."""
+    main, side, forks = gateway.main.trace, gateway.side, {key: one.forks for key, one in gateway.histories.items()}
+    leaf = forks[True].last(session) if forks else None
+    state = {**_trace_state(main, forks.get(True), info), "leaf": leaf, FILLED: dict(gateway.summaries.used)}
+    if side is not None:
+        state[SUB] = {"id": side.trace.id, **_trace_state(side.trace, forks.get(False)), "leaf": None}
+    return state
+
+
+def _trace_state(trace: AnyTrace, forks: Forks | None, info: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "nodes": [_whole(node) for node in trace.nodes],
         "calls": [call.model_dump(mode="python") for call in trace.calls],
@@ -61,7 +74,7 @@ def trace_state(trace: AnyTrace, leaf: int | None = None, info: Sequence[str] = 
         "program_calls": list(trace.info.get(AGENT_RECORD, {}).get(PROGRAM_CALLS, ())),
         "info": {key: deepcopy(trace.info[key]) for key in (CALL_FIELDS, *info) if key in trace.info},
         "forks": deepcopy(trace.info.get(FORKS)),
-        "leaf": leaf,
+        CONVERSATIONS: None if forks is None else forks.known(),
     }
 
 
@@ -201,6 +214,17 @@ class Continued:
         for call in side.trace.calls:
             side.session.tally.add(call, side.trace.nodes)
         self.seeded_sub = len(side.trace.nodes)
+
+    def resume(self, forks: Forks, *, main: bool) -> None:
+        """Let a trace that was seeded know its conversations; of a turn of an earlier version that holds none, the main
+        one by its last answer."""
+        state, session, leaf = (self.state if main else self.state.get(SUB)) or {}, self.turn.session_id, self.leaf
+        known = state.get(CONVERSATIONS)
+        if known is not None:
+            forks.resume(known)
+        elif main and session is not None and leaf is not None:
+            usage = next((call.usage for call in state["calls"] if call.node == leaf), None)
+            forks.resumed(leaf, session, 0 if usage is None else usage.total_tokens)
 
     def asked(self, digest: str) -> bool:
         """Take up the main conversation's first request; returns whether it waited when the rollout's process ended."""

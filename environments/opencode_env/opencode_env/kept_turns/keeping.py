@@ -69,7 +69,7 @@ from opencode_env.cli_agent.interception.request_steps import commit, require_pl
 from opencode_env.cli_agent.rollout import Rollout, RolloutFeature, rollout_of
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.cluster.claims import CLAIM, Claim, Claims, driver_lives
-from opencode_env.kept_turns.continued import BRANCH, FILLED, SUB, Continued, trace_state
+from opencode_env.kept_turns.continued import BRANCH, FILLED, Continued, rollout_state
 from opencode_env.kept_turns.disk_limit import DiskUse
 
 logger = logging.getLogger("verifiers.v1.opencode_env.kept_turns")
@@ -205,15 +205,12 @@ class RolloutTurns(RolloutFeature):
         if self.continued is None:
             return
         gateway.add_step(path.RECORD, self.mask, after=commit)
-        trace, history = gateway.main.trace, gateway.histories.get(True)
+        trace = gateway.main.trace
         for call in trace.calls:
             gateway.calls.tally.add(call, trace.nodes)
-        session = self.continued.turn.session_id
-        gateway.fixed_prompts.first = session
-        leaf = self.continued.leaf
-        if history is not None and session is not None and leaf is not None:
-            usage = next((call.usage for call in trace.calls if call.node == leaf), None)
-            history.forks.resumed(leaf, session, 0 if usage is None else usage.total_tokens)
+        gateway.fixed_prompts.first = self.continued.turn.session_id
+        for main, history in gateway.histories.items():
+            self.continued.resume(history.forks, main=main)
         gateway.summaries.used.update(self.continued.state.get(FILLED, {}))
 
     def keep_turn(self, call: Call) -> None:
@@ -257,10 +254,7 @@ class RolloutTurns(RolloutFeature):
             return
         digest = request_digest(call.body)
         self._last_turn, self._last_digest, self._last_time = turn, digest, now
-        leaf = None if True not in gateway.histories else gateway.histories[True].forks.last(session)
-        state = trace_state(trace, leaf, self.kind.info) | {FILLED: dict(gateway.summaries.used)}
-        if gateway.side is not None:
-            state[SUB] = {"id": gateway.side.trace.id, **trace_state(gateway.side.trace)}
+        state = rollout_state(gateway, session, self.kind.info)
         before = 0.0 if self.continued is None else self.continued.turn.seconds
         obstacle = self._obstacle(trace) or ("another call of the rollout was under way" if gateway.open > 1 else None)
         origin = trace.info.get(BRANCH)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from copy import deepcopy
 from itertools import takewhile
 from math import inf
 from types import MappingProxyType
@@ -252,6 +253,18 @@ class Forks:
 
     def _newest(self, conversation: str) -> dict[str, Any] | None:
         return next(reversed(self._known(conversation).values()), None)
+
+    def known(self) -> dict[str, Any]:
+        """Return what is known of every conversation, for a trace that goes on from here to `resume`."""
+        sections = [one for own in self._sections.values() for one in own.values()]
+        return deepcopy({"first": self.first, "leaves": self._leaves, "sections": sections})
+
+    def resume(self, known: Mapping[str, Any]) -> None:
+        """Take up what was known of every conversation that was played before; the record on the trace is theirs."""
+        self.first |= known["first"]
+        self._leaves |= known["leaves"]
+        for section in known["sections"]:
+            self._known(section["conversation"]).setdefault(section["summary"], section)
 
     def resumed(self, node: int, conversation: str, tokens: int) -> None:
         """Take up the newest answer of a conversation that was played before, with the tokens of its prompt and of
