@@ -357,7 +357,7 @@ class Summaries:
         self.prompt: Callable[[str], bool] = lambda text: True
         """Whether a system prompt is the one with which it asks."""
         self.trains = "all"
-        """What is to train of a conversation that was summarised (see `compaction_trains` of OpenCode's harness)."""
+        """What is to train of a conversation that was summarised, as `Trained` names it."""
         self.used: dict[str, float] = {}
         """By conversation, the tokens of its newest answer and of what that was given to; inf: its newest call was
         refused for a full window."""
