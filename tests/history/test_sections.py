@@ -173,10 +173,67 @@ async def test_the_tasks_own_words_may_stand_before_the_summary(agent: Agent) ->
 
 async def test_an_empty_summary_begins_a_section_without_an_answer(agent: Agent) -> None:
     await agent.fills(Reply())
-    await agent.asks(SO_FAR, CALL, RESULT, ON)
-    assert len(agent.history["sections"]) == 1  # a call stands where nothing was said
     await agent.asks(SO_FAR, ON)
     assert [one["used"] for one in agent.history["summaries"]] == [True]
+    assert_each_once(agent)
+
+
+D, E, F = ([echo((name, "bash", '{"command":"ls"}')), result(name)] for name in "def")
+
+
+async def test_copies_of_the_newest_turns_follow_an_empty_summary_at_once(agent: Agent) -> None:
+    """The last of them begin with a copy of what was one before."""
+    await agent.fills()
+    for name, turns in {"d": [CALL, RESULT, ON], "e": [ON, *D, ON], "f": [*D, ON, *E, ON]}.items():
+        agent.will_say(Reply(), called(AT, name))
+        assert (await agent.summarises()).status == 200
+        await agent.asks(SO_FAR, *turns)
+    await agent.asks(SO_FAR, *D, ON, *E, ON, *F)
+    assert [one["used"] for one in agent.history["summaries"]] == [True] * 3
+    assert [one["summary"] for one in agent.history["sections"]] == [None, 0, 1, 2]
+    assert history_forks(agent.trace) == 0
+    assert_each_once(agent)
+
+
+@pytest.mark.parametrize("rollout", [True], indirect=True)
+async def test_a_summary_of_another_seat_that_is_only_a_call_is_an_empty_one(agent: Agent) -> None:
+    await agent.fills(spoken("z"))
+    await agent.asks(SO_FAR, CALL, RESULT, ON)
+    assert [one["used"] for one in agent.history["summaries"]] == [True]
+    assert history_forks(agent.trace) == 0
+
+
+FOREIGN: dict[str, list[Wire]] = {
+    "never said": D,
+    "said otherwise": [echo(("c", "bash", '{"command":"rm"}')), RESULT],
+    "of an earlier section": [CALL, RESULT],
+    "the summary before": [echo(content="Much.")],
+    "of another conversation": [echo(content="So.")],
+}
+"""What an agent may write behind the question for an empty summary that did not stand in the section before."""
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+async def test_behind_an_empty_summary_no_other_answer_begins_a_section(agent: Agent, case: str) -> None:
+    await agent.fills(said("Much."))
+    agent.will_say(called(AT, "e"), said("So."), Reply())
+    await agent.asks(*head("Much."))
+    await agent.asks(user("A job."), session="ses_2")
+    assert (await agent.summarises()).status == 200
+    await agent.asks(SO_FAR, *FOREIGN[case], ON)
+    assert [one["used"] for one in agent.history["summaries"]] == [True, False]
+    assert history_forks(agent.trace) == 1
+
+
+async def test_empty_summaries_that_save_nothing_end_a_rollout(agent: Agent) -> None:
+    found = rollout_of(agent.trace).gateway
+    assert found is not None
+    assert found.main.trace.agent is not None
+    object.__setattr__(found.main.trace.agent.config.harness, "compaction_gain", 0.5)
+    await agent.fills(Reply())
+    agent.will_say(called(AT))
+    await agent.asks(SO_FAR, CALL, RESULT, ON)
+    assert found.stop == "compaction_gain"
 
 
 async def test_a_summary_that_was_cut_off_is_one(agent: Agent) -> None:

@@ -11,7 +11,7 @@ that a policy could then provoke at will.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -298,13 +298,27 @@ class History:
         if place is None:
             return None
         echo = messages[place] if place < len(messages) else {"role": "user"}
-        return next((number for number, summary in made if self._is_summary(summary, echo)), None)
+        found = (number for number, summary in made if self._begins_with(summary, number, conversation, echo))
+        return next(found, None)
 
-    def _is_summary(self, summary: AssistantMessage, echo: Wire) -> bool:
-        """Whether a message echoes a summary, or comes right behind the question for it where it was empty."""
-        if echo.get("role") == "assistant":
-            return self.rules.recognise(summary, echo) is not None
-        return echo.get("role") == "user" and self.rules.leaves_out(summary)
+    def _begins_with(self, summary: AssistantMessage, number: int, conversation: str, echo: Wire) -> bool:
+        """Whether the message behind the question for a summary echoes it, or where it was empty what was kept of the
+        section before: an answer that stood there, or what the user said."""
+        said = echo.get("role") == "assistant"
+        if said and self.rules.recognise(summary, echo) is not None:
+            return True
+        if not self.rules.leaves_out(summary):
+            return False
+        return self._was_kept(conversation, number, echo) if said else echo.get("role") == "user"
+
+    def _was_kept(self, conversation: str, summary: int, echo: Wire) -> bool:
+        """Whether a message echoes an answer that stood in the section before a summary: sampled there, or a copy of
+        one that was sampled earlier."""
+        earlier = self.forks.before(conversation, summary)
+        section = next(earlier, [])
+        stood = [node for node in section if isinstance(self.message(node), AssistantMessage)]
+        sampled = (node for path in (section, *earlier) for node in path if self._nodes[node].sampled)
+        return self._is_echo(echo, stood) and self._is_echo(echo, sampled)
 
     def restore(self, messages: Sequence[WireMessage], tools: list[Tool], section: str | None) -> RestoredHistory:
         """The longest part of the history of a section's request that the graph holds."""
@@ -435,7 +449,7 @@ class History:
     def _is_own(self, node: int) -> bool:
         return self.requests.is_own(node, self._section)
 
-    def _is_echo(self, message: WireMessage, answers: Sequence[int]) -> bool:
+    def _is_echo(self, message: Wire, answers: Iterable[int]) -> bool:
         return any(self._recognise(node, message) is not None for node in answers)
 
     def _input(self, parent: int | None, echo: WireMessage, ids: CallIds | None, tools: list[Tool]) -> int | None:
