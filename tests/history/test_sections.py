@@ -17,6 +17,7 @@ from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace, lineage
 from opencode_env.scripted_model import Fault, FaultKind, Reply
 from opencode_env.scripted_model.policy import Usage
+from opencode_runs.trainable.samples import recorded_parts, untrained_answers
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.session import RolloutLimits
 
@@ -466,6 +467,23 @@ async def test_a_history_from_before_the_summary_is_a_fork_and_of_its_own_sectio
     assert history_forks(agent.trace) == 1
     assert [(one["tokens"], one["summary"]) for one in agent.history["sections"]] == [(30, None), (40, 0)]
     assert_each_once(agent)
+
+
+async def test_of_a_section_that_is_not_to_train_no_branch_does(agent: Agent) -> None:
+    """An agent that edits its history before a summary has as little trained as one that does not."""
+    await agent.fills()
+    agent.will_say(called(AT, "d"), called(AT, "e"), said("Much."), said("So."), said("Back."), said("End."))
+    await agent.asks(user("The task, edited."))
+    await agent.asks(user("The task, edited again."))
+    assert (await agent.summarises()).status == 200
+    await agent.asks(*head("Much."))
+    await agent.asks(TASK)
+    await agent.asks(*head("Much."), echo(content="So."), ON)
+    agent.history["trains"] = "last"
+    left_out = untrained_answers(recorded_parts(agent.trace))
+    trained = [node.message.content for at, node in enumerate(agent.trace.nodes) if node.sampled and at not in left_out]
+    assert trained == ["So.", "End."]
+    assert_no_error(agent)
 
 
 async def test_a_program_that_repeats_the_conversation_leaves_its_sections_alone(agent: Agent) -> None:

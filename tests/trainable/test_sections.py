@@ -200,6 +200,20 @@ def begins_again(nodes: Nodes, record: Record) -> None:
     record["sections"][0].update(last=21, tokens=None)
 
 
+def leaves_a_branch(nodes: Nodes, record: Record) -> None:
+    """An answer to another first message, which the first section left behind."""
+    begins_again(nodes, record)
+    record["sections"][0].update(last=4, left=[21])
+    record.update(forks=1)
+
+
+def test_what_a_section_left_behind_trains_no_more_than_the_section(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(run(tmp_path, sectioned(leaves_a_branch, trains="last"))), "--check", "--allow", "forks"]) == 1
+    assert "section 0 trains, and only last should" in capsys.readouterr().out
+
+
 def changes_a_result(nodes: Nodes, record: Record) -> None:
     nodes += [copy.deepcopy(nodes[13]), copy.deepcopy(nodes[14]) | {"parent": 20}]
     record["sections"][1].update(last=21, tokens=None)

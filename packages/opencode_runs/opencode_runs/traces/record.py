@@ -185,6 +185,8 @@ class SectionRecord(LinePart):
     """Of its last call, prompt and answer, as the endpoint counted them."""
     summary: int | None = None
     """The number of the summary that it begins with; None of the first section of a conversation."""
+    left: tuple[int, ...] = ()
+    """The last answers of its branches that a fork left behind."""
 
 
 class SummaryRecord(LinePart):

@@ -86,6 +86,8 @@ class Part:
     """Its answers' nodes; none if the graph does not hold them as they are recorded."""
     trains: bool
     """Whether it is to train."""
+    left: tuple[int, ...] = ()
+    """The answers that a fork of it left behind."""
 
     @property
     def name(self) -> str:
@@ -95,18 +97,20 @@ class Part:
 def recorded_parts(trace: NodeGraph) -> list[Part]:
     """The sections, then the summaries on the trace that its record names."""
     history = HistoryRecord.of(trace.info)
-    sections = [(SampleKind.SECTION, at, one.first, one.last) for at, one in enumerate(history.sections)]
+    sections = [(SampleKind.SECTION, at, one.first, one.last, one.left) for at, one in enumerate(history.sections)]
     own = [(at, one.node) for at, one in enumerate(history.summaries) if one.node is not None]
-    summaries = [(SampleKind.SUMMARY, at, node, node) for at, node in own]
-    return [
-        Part(kind, at, _answers(trace, first, last), history.is_trained(kind, at))
-        for kind, at, first, last in (*sections, *summaries)
-    ]
+    summaries = [(SampleKind.SUMMARY, at, node, node, ()) for at, node in own]
+    parts: list[Part] = []
+    for kind, at, first, last, ends in (*sections, *summaries):
+        answers = _answers(trace, first, last)
+        left = {number for end in ends for number in _answers(trace, first, end)}.difference(answers)
+        parts.append(Part(kind, at, answers, history.is_trained(kind, at), tuple(sorted(left))))
+    return parts
 
 
 def untrained_answers(parts: Iterable[Part]) -> set[int]:
-    """The nodes of answers that stand in sections and summaries which are not to train."""
-    return {number for part in parts if not part.trains for number in part.answers}
+    """The nodes of answers of sections and summaries which are not to train, on whatever branch."""
+    return {number for part in parts if not part.trains for number in (*part.answers, *part.left)}
 
 
 def _answers(trace: NodeGraph, first: int, last: int) -> tuple[int, ...]:

@@ -146,10 +146,11 @@ HISTORY_RECORD = "history"
 `sections` and `summaries`, each in order; absent when there is none of these.
 
 A section has the `conversation`, its `first` and `last` sampled node, the `tokens` that the engine counted in the last
-one's prompt and answer, and the number of the `summary` that it begins with (None: the conversation's first). A summary
-has the `conversation`, its `node`, whether it was `planned` (else the endpoint had refused a call for a full window),
-and whether it was `used`: a section begins with it. One that another seat's model made has no node (None); it has the
-`seat`, its `model` and `message`, and the tokens that it was given and sampled (`input_tokens`, `completion_tokens`).
+one's prompt and answer, and the number of the `summary` that it begins with (None: the conversation's first); where it
+forked also the ends of the branches that were `left`. A summary has the `conversation`, its `node`, whether it was
+`planned` (else the endpoint had refused a call for a full window), and whether it was `used`: a section begins with it.
+One that another seat's model made has no node (None); it has the `seat`, its `model` and `message`, and the tokens that
+it was given and sampled (`input_tokens`, `completion_tokens`).
 What was never summarised is in neither list.
 """
 
@@ -249,6 +250,8 @@ class Forks:
             record["summaries"][summary]["used"] = True
             record["sections"].append(found)
             self._leaves[conversation].clear()
+        elif (last := found.get("last")) is not None and last not in lineage(self._trace.nodes, node):
+            found.setdefault("left", []).append(last)
         found.update(last=node, tokens=tokens or found["tokens"])
 
     def _known(self, conversation: str) -> dict[int | None, dict[str, Any]]:
