@@ -275,6 +275,14 @@ async def test_a_summary_that_failed_makes_room_for_another_request(agent: Agent
     assert len(agent.history["summaries"]) == 1
 
 
+@pytest.mark.parametrize("rollout", [False, True], indirect=True)
+async def test_a_planned_summary_that_was_refused_first_is_planned(agent: Agent) -> None:
+    await agent.fills()
+    agent.will_say(FULL, said("Much."))
+    assert [(await agent.summarises()).status for _ in range(2)] == [400, 200]
+    assert [one["planned"] for one in agent.history["summaries"]] == [True]
+
+
 async def test_of_two_summaries_that_were_due_at_different_times_the_unused_says_so(agent: Agent) -> None:
     await agent.fills(said("Much."))
     agent.will_say(FULL, said("More."))
@@ -466,6 +474,18 @@ async def test_a_history_from_before_the_summary_is_a_fork_and_of_its_own_sectio
     await agent.asks(*head("Much."), echo(content="So."), ON)
     assert history_forks(agent.trace) == 1
     assert [(one["tokens"], one["summary"]) for one in agent.history["sections"]] == [(30, None), (40, 0)]
+    assert_each_once(agent)
+
+
+async def test_behind_a_newer_summary_of_the_same_words_an_older_section_that_goes_on_is_a_new_one(
+    agent: Agent,
+) -> None:
+    await agent.fills(said("Much."))
+    agent.will_say(called(AT, "d"), said("Much."), said("So.", 20))
+    await agent.asks(*head("Much."))
+    assert (await agent.summarises()).status == 200
+    await agent.asks(*head("Much."), *D)
+    assert [one["used"] for one in agent.history["summaries"]] == [True, True]
     assert_each_once(agent)
 
 

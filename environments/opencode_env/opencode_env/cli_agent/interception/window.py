@@ -213,7 +213,8 @@ def note_prompt(call: Call) -> None:
 
 
 def note_fill(call: Call) -> None:
-    """Keep how full a recorded call of the agent's own program leaves its conversation's window."""
+    """Keep how full a recorded call of the agent's own program leaves its conversation's window; a summary that was
+    refused leaves it as it was."""
     assert call.record is not None
     error, usage, gateway = call.record.error, call.record.usage, call.gateway
     if call.conversation is None or not call.caller.own:
@@ -221,7 +222,7 @@ def note_fill(call: Call) -> None:
     if call.record.node is not None:
         tokens = 0 if call.summarises or usage is None else usage.total_tokens
         gateway.summaries.answered(call.conversation, tokens)
-    elif error is not None and says_full(error.status_code, error.message):
+    elif error is not None and not call.summarises and says_full(error.status_code, error.message):
         gateway.summaries.answered(call.conversation, inf)
 
 
