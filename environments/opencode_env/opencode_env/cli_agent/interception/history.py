@@ -301,7 +301,7 @@ class History:
         found = (number for number, summary in made if self._begins_with(summary, number, conversation, echo))
         return next(found, None)
 
-    def _begins_with(self, summary: AssistantMessage, number: int, conversation: str, echo: Wire) -> bool:
+    def _begins_with(self, summary: AssistantMessage, number: int, conversation: str, echo: WireMessage) -> bool:
         """Whether the message behind the question for a summary echoes it, or where it was empty what was kept of the
         section before: an answer that stood there, or what the user said."""
         said = echo.get("role") == "assistant"
@@ -311,7 +311,7 @@ class History:
             return False
         return self._was_kept(conversation, number, echo) if said else echo.get("role") == "user"
 
-    def _was_kept(self, conversation: str, summary: int, echo: Wire) -> bool:
+    def _was_kept(self, conversation: str, summary: int, echo: WireMessage) -> bool:
         """Whether a message echoes an answer that stood in the section before a summary: sampled there, or a copy of
         one that was sampled earlier."""
         earlier = self.forks.before(conversation, summary)
@@ -449,7 +449,7 @@ class History:
     def _is_own(self, node: int) -> bool:
         return self.requests.is_own(node, self._section)
 
-    def _is_echo(self, message: Wire, answers: Iterable[int]) -> bool:
+    def _is_echo(self, message: WireMessage, answers: Iterable[int]) -> bool:
         return any(self._recognise(node, message) is not None for node in answers)
 
     def _input(self, parent: int | None, echo: WireMessage, ids: CallIds | None, tools: list[Tool]) -> int | None:
