@@ -7,14 +7,20 @@ import pytest
 from opencode_env.agents.opencode.harness import AgentOutcome, ErrorEvent, RunLog, SegmentRecord, outcome_of
 from verifiers.v1.errors import HarnessError, InterceptionError, ProviderError, RolloutError
 from verifiers.v1.trace import Error, ModelCall
+from verifiers.v1.types import FinishReason
 
 ANSWERED = ModelCall(node=3, finish_reason="stop")
 FILTERED = ModelCall(node=3, finish_reason=None)
+FINISHES: tuple[FinishReason, ...] = ("stop", "length", "tool_calls")
 WINDOW = "This model's maximum context length is 4096 tokens. However, your request has 5003 input tokens."
 
 
 def failed(status: int | None = 500, message: str = "no", kind: str = "ProviderError") -> ModelCall:
     return ModelCall(error=Error(type=kind, message=message, status_code=status))
+
+
+def ended(finish: FinishReason) -> ModelCall:
+    return ModelCall(node=3, finish_reason=finish)
 
 
 def segment(*calls: ModelCall, code: int = 0, stop: str | None = None, error: str = "", **log: Any) -> SegmentRecord:
@@ -30,6 +36,8 @@ def segment(*calls: ModelCall, code: int = 0, stop: str | None = None, error: st
         (segment(ANSWERED, failed(400, WINDOW), code=1, error="too long"), AgentOutcome.CONTEXT_WINDOW),
         (segment(ANSWERED, failed(413, "request: context_length_exceeded"), code=1), AgentOutcome.CONTEXT_WINDOW),
         (segment(FILTERED, code=1, error="blocked"), AgentOutcome.CONTENT_FILTER),
+        *((segment(failed(400, WINDOW), ended(reason), code=1), AgentOutcome.COMPLETED) for reason in FINISHES),
+        (segment(failed(400, WINDOW), FILTERED, code=1), AgentOutcome.CONTENT_FILTER),
         (segment(ANSWERED, code=1, error="rollout stopped", stop="max_turns"), AgentOutcome.STOPPED),
         (segment(code=1, stop="max_turns"), AgentOutcome.STOPPED),
         (segment(ANSWERED, code=-9, stop="agent_timeout"), AgentOutcome.STOPPED),
@@ -56,6 +64,7 @@ def test_what_the_policy_did_is_an_outcome(record: SegmentRecord, outcome: Agent
         (segment(ANSWERED, code=-9), HarnessError),
         (segment(ANSWERED, code=1), HarnessError),
         (segment(ANSWERED, code=0, error="the session broke"), HarnessError),
+        (segment(failed(400, WINDOW), ANSWERED, code=1, error="the session broke"), HarnessError),
     ],
 )
 def test_what_the_infrastructure_did_is_the_error_of_its_boundary(

@@ -208,12 +208,12 @@ def outcome_of(segment: SegmentRecord) -> AgentOutcome:
     if overflowed(segment.calls):
         return AgentOutcome.CONTEXT_WINDOW
     last = segment.calls[-1]
-    # Behind a refusal that it recovered from, OpenCode exits as behind any error.
-    summarised = segment.exit_code == 1 and last.finish_reason == "stop" and any(recovered(segment.calls))
-    if (segment.exit_code == 0 or summarised) and segment.log.error is None:
-        return AgentOutcome.COMPLETED
     if segment.exit_code == 1 and last.finish_reason is None and last.node is not None:
         return AgentOutcome.CONTENT_FILTER
+    # Behind a refusal that it recovered from, OpenCode exits as behind any error, whatever the last answer is.
+    summarised = segment.exit_code == 1 and last.node is not None and any(recovered(segment.calls))
+    if (segment.exit_code == 0 or summarised) and segment.log.error is None:
+        return AgentOutcome.COMPLETED
     if segment.exit_code < 0 or segment.exit_code > 128:
         raise HarnessError(_describe(segment, "was killed or crashed"))
     raise HarnessError(_describe(segment, "reported an error"))
