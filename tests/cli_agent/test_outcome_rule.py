@@ -59,6 +59,19 @@ def test_what_depends_on_the_conversation_is_none_however_often_it_is_sent(call:
     assert endpoint_failure(Evidence([ANSWERED, *[call] * 40], patience=PATIENCE)) is None
 
 
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 409, 415, 451])
+def test_what_no_text_brings_about_is_evidence_at_once_at_a_seat_of_summaries(status: int) -> None:
+    calls = [failed(status), ANSWERED, failed(status)]
+    assert isinstance(endpoint_failure(Evidence(calls, elsewhere=[False, False, True])), ProviderError)
+    own = endpoint_failure(Evidence(calls, elsewhere=[True, False, False]))
+    assert (own is not None) is (status in (401, 403))
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_what_a_text_may_bring_about_is_no_evidence_at_a_seat_of_summaries(status: int) -> None:
+    assert endpoint_failure(Evidence([ANSWERED, failed(status)], elsewhere=[False, True])) is None
+
+
 def test_only_the_end_of_a_run_counts() -> None:
     assert endpoint_failure(Evidence([*[failed()] * 9, ANSWERED], patience=PATIENCE)) is None
     assert endpoint_failure(Evidence([*[failed()] * 9, failed(400)], patience=PATIENCE)) is None

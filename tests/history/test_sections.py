@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from opencode_env.cli_agent.classification import overflowed
+from opencode_env.cli_agent.classification import Evidence, endpoint_failure, overflowed
 from opencode_env.cli_agent.interception import MARK_HEADER, own_calls
 from opencode_env.cli_agent.interception.conversations import compaction_metrics, history_forks
 from opencode_env.cli_agent.rollout import rollout_of
@@ -596,6 +596,17 @@ async def test_a_summary_that_another_seats_model_fails_to_make_is_a_failed_call
     made = [(call.model, call.node is not None, call.error is None) for call in agent.trace.calls]
     assert made == [("main-0", True, True), ("summary-0", False, False), ("summary-0", False, True), made[0]]
     assert_no_error(agent)
+
+
+@pytest.mark.parametrize("rollout", [False, True], indirect=True)
+@pytest.mark.parametrize("status", [400, 404])
+async def test_only_another_seat_may_fail_at_once_with_what_no_text_brings_about(agent: Agent, status: int) -> None:
+    await agent.fills()
+    agent.will_say(Reply(faults=(Fault(kind=FaultKind.STATUS, status=status),)))
+    assert (await agent.summarises()).status == status
+    found = endpoint_failure(Evidence.of(agent.trace, 0))
+    elsewhere = agent.trace.calls[-1].model == "summary-0"
+    assert (found is not None) is (elsewhere and status == 404)
 
 
 @pytest.mark.parametrize("rollout", [True], indirect=True)

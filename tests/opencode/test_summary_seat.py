@@ -60,11 +60,11 @@ async def test_another_seats_model_summarises_and_the_agents_own_goes_on(tmp_pat
 @pytest.mark.opencode
 @pytest.mark.usefixtures("sandboxes")
 async def test_what_fails_at_that_seat_is_an_error_and_never_a_score(tmp_path: Path) -> None:
-    episode, asked, own = await played(tmp_path, lambda _: faulty("status", status=401))
+    episode, asked, own = await played(tmp_path, lambda _: faulty("status", status=404))
     (trace,) = episode.traces
     assert (trace.ok, trace.rewards) == (False, {})
     assert trace.last_error is not None
-    assert (trace.last_error.type, trace.last_error.status_code) == ("ProviderError", 401)
+    assert (trace.last_error.type, trace.last_error.status_code) == ("ProviderError", 404)
     assert (len(asked), len(trace.calls), trace.calls[-1].model) == (1, own + 1, "other")
 
 

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import Any
 
 from opencode_rubrics.rubric import UNREADABLE_METRIC, pay_nothing
@@ -62,6 +62,8 @@ _FINAL = frozenset({401, 402, 403})
 """Statuses of an account, at which no program tries again."""
 _MAY_PASS = frozenset({408, 429})
 """Those of 4xx that do not depend on what was asked; it is 5xx and a broken answer besides."""
+_OF_CONTENT = frozenset({400, 413, 422})
+"""Those with which a seat that has one address, model and sampling, whatever it is sent, can refuse what that says."""
 _LONGEST_REST_S = 60.0
 """Longer than any agent rests between two sends of a call."""
 _FLOOD = 20
@@ -137,6 +139,8 @@ class Evidence:
     waits: Sequence[float] = ()
     """For each of its own calls the seconds after which the endpoint wanted it to come again; empty or 0: it named
     none."""
+    elsewhere: Sequence[bool] = ()
+    """For each of its own calls whether it is a summary that another seat's model failed to make; empty: none is."""
     load: Callable[[float, float], int] = lambda start, end: 0
     """How many requests of the programs were at the endpoint between two moments, answered or not."""
 
@@ -146,12 +150,20 @@ class Evidence:
         own, rollout = own_calls(trace, first_call), rollout_of(trace)
         others, waits = program_calls(trace, rollout.first_call), rollout.program.longest_under_way
         gateway = rollout.gateway
-        keys, named = ((), ()) if gateway is None else (gateway.step_keys(own), gateway.waits_of(own))
-        return cls(own, others, rollout.patience, waits, time_over, keys, named, rollout.program_load)
+        of_calls = (
+            () if gateway is None else (gateway.step_keys(own), gateway.waits_of(own), gateway.are_elsewhere(own))
+        )
+        return cls(own, others, rollout.patience, waits, time_over, *of_calls, load=rollout.program_load)
 
     def rest(self, failed: int = 1) -> float:
         """The longest seconds that the program may have rested behind one of its last calls."""
         return max(_LONGEST_REST_S, *self.waits[-failed:], 0.0)
+
+    def failed(self) -> list[ModelCall]:
+        """Those of its own calls at the end of the run that failed in a way that tells of the endpoint, the last one
+        first."""
+        ends = zip_longest(reversed(self.own), reversed(self.elsewhere), fillvalue=False)
+        return [call for call, _ in takewhile(lambda end: _is_the_endpoints(*end), ends)]
 
 
 def endpoint_failure(evidence: Evidence) -> RolloutError | None:
@@ -159,7 +171,7 @@ def endpoint_failure(evidence: Evidence) -> RolloutError | None:
     patience = evidence.patience
     if evidence.under_way >= patience.seconds:
         return ProviderError(f"the endpoint has not answered a call for {patience.seconds:g} s", status_code=504)
-    failed = list(takewhile(_is_the_endpoints, reversed(evidence.own)))
+    failed = evidence.failed()
     if not failed or _flooded(evidence, failed):
         return None
     # Failures of several calls at once, such as of sub-agents, are not sends of one.
@@ -167,18 +179,26 @@ def endpoint_failure(evidence: Evidence) -> RolloutError | None:
     last = failed[0]
     assert last.error is not None
     in_time = evidence.time_over is not None and evidence.time_over - last.time.end <= evidence.rest()
-    if last.error.status_code in _FINAL or sends >= patience.sends or in_time:
+    elsewhere = bool(evidence.elsewhere) and evidence.elsewhere[-1]
+    if _is_final(last.error.status_code, elsewhere) or sends >= patience.sends or in_time:
         return as_exception(last.error)
     return None
 
 
-def _is_the_endpoints(call: ModelCall) -> bool:
+def _is_final(status: int | None, elsewhere: bool) -> bool:
+    """Whether an endpoint has a status at which no program tries again, and which no request can bring about by what it
+    says: at the agent's own endpoint, which has answered it, only those of an account."""
+    refused = elsewhere and status is not None and status < 500 and status not in _OF_CONTENT | _MAY_PASS
+    return refused or status in _FINAL
+
+
+def _is_the_endpoints(call: ModelCall, elsewhere: bool) -> bool:
     """Whether a call failed in a way that tells of the endpoint, and not of what it was asked."""
     error = call.error
     if error is None or error.type not in endpoint_errors() or is_context_overflow(error):
         return False
     status = error.status_code
-    return status is None or status >= 500 or status in _FINAL | _MAY_PASS
+    return status is None or status >= 500 or status in _MAY_PASS or _is_final(status, elsewhere)
 
 
 def _flooded(evidence: Evidence, failed: Sequence[ModelCall]) -> bool:

@@ -96,7 +96,8 @@ class RunOutcome:
     )
     ENDPOINT_FAILED = Outcome(
         "the model endpoint fails after the agent's retries (408, 429, 5xx, refused, cut or broken streams, answers "
-        "that break off or lack log-probabilities), refuses the key (401, 402, 403), is silent for longer than the "
+        "that break off or lack log-probabilities), refuses the key (401, 402, 403; at a seat "
+        "`summary` of its own any 4xx but 400, 413 and 422), is silent for longer than the "
         "agent waits, or until its time limit where a first answer was to be streamed; before the first tool call also "
         "if it refuses what is in a call",
         "fix the endpoint or the engine",

@@ -330,6 +330,8 @@ class Gateway:
         """Of failed calls that bore one, by position in `trace.calls`."""
         self.waits: dict[int, float] = {}
         """Of refused calls, the seconds after which the endpoint wanted to be asked again, by that position."""
+        self.elsewhere: set[int] = set()
+        """The positions there of summaries that another seat's model failed to make."""
         self.fixed_prompts = FixedPrompts(frozenset() if self.echoes is None else self.echoes.side_agents)
         self.summaries = Summaries(None if self.echoes is None else self.echoes.summary_agent)
         self._partial: set[MessageKey] = set()
@@ -382,6 +384,10 @@ class Gateway:
         """Return for each recorded call the seconds after which it might come again; 0 where the endpoint named
         none."""
         return [self.waits.get(position, 0.0) for position in self._positions(calls)]
+
+    def are_elsewhere(self, calls: Sequence[ModelCall]) -> Sequence[bool]:
+        """Return for each recorded call whether it is a summary that another seat's model failed to make."""
+        return [position in self.elsewhere for position in self._positions(calls)]
 
     def _positions(self, calls: Sequence[ModelCall]) -> Sequence[int]:
         positions = {id(call): position for position, call in enumerate(self.main.trace.calls)}

@@ -540,6 +540,8 @@ def count(call: Call) -> None:
             gateway.keys[position] = call.key
         if call.wait:
             gateway.waits[position] = call.wait
+        if call.summarised_for is not None:
+            gateway.elsewhere.add(position)
 
 
 def weigh(call: Call) -> None:
