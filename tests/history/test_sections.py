@@ -535,11 +535,14 @@ async def test_a_summary_that_cannot_be_read_is_refused(agent: Agent, calls: Any
 
 
 async def test_the_many_conversations_before_it_take_no_summary_from_one(agent: Agent) -> None:
+    """Nor its system prompt, where each began with one of its own."""
     agent.will_say(*[said("So.")] * 100, called(AT), said("Much."))
     for name in range(100):
-        await agent.asks(TASK, session=f"ses_{name}")
+        own = {"role": "system", "content": f"You are {name}."}
+        assert (await agent.send([own, TASK], session=f"ses_{name}")).status == 200
     await agent.asks(TASK, session="late")
     assert (await agent.summarises(session="late")).status == 200
+    assert sent(agent.rollout)[0] == SUMMARISE
     await agent.asks(*head("Much."), session="late")
     assert [one["used"] for one in agent.history["summaries"]] == [True]
     assert history_forks(agent.trace) == 0

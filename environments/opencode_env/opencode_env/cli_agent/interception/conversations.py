@@ -419,17 +419,19 @@ class FixedPrompts:
         self._known: dict[str, dict[str, tuple[bytes, bytes]]] = {}
         """By conversation and agent the system messages and the tools, as JSON."""
         self._beginnings: dict[tuple[bytes, bytes], tuple[bytes, bytes]] = {}
-        """Those that conversations have, each once; what would be one too many begins as the rollout did."""
+        """Those that conversations have, each once; what would be one too many begins as the rollout did, a due
+        summary excepted."""
 
-    def hold(self, body: dict[str, Any], conversation: str, agent: str) -> bool:
+    def hold(self, body: dict[str, Any], conversation: str, agent: str, *, summarises: bool = False) -> bool:
         """Give the body of a chat request that bears the own program's mark, in place, what the conversation that it
-        names began with, where that `agent` of the program's speaks; returns whether it had others."""
+        names began with, where that `agent` of the program's speaks; returns whether it had others. One that
+        `summarises`, as is due, is never given another conversation's."""
         self.first = self.first or conversation
         begun, found = self._known.setdefault(conversation, {}), (to_json(_system(body)), to_json(body.get("tools")))
         if agent not in begun and agent not in self._side_agents:
             agent = next((name for name in begun if name not in self._side_agents), agent)
         if agent not in begun:
-            begun[agent] = self._begins(found)
+            begun[agent] = self._begins(found, further=summarises)
         kept = begun[agent]
         if kept == found:
             return False
@@ -440,8 +442,8 @@ class FixedPrompts:
             body["tools"] = tools
         return True
 
-    def _begins(self, found: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-        if len(self._beginnings) < _BEGINNINGS:
+    def _begins(self, found: tuple[bytes, bytes], *, further: bool) -> tuple[bytes, bytes]:
+        if further or len(self._beginnings) < _BEGINNINGS:
             self._beginnings.setdefault(found, found)
         return self._beginnings.get(found) or next(iter(self._beginnings.values()))
 

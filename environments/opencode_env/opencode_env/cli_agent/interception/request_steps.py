@@ -391,7 +391,8 @@ def _hold_beginning(call: Call) -> bool:
     agent = key.partition(":")[2]
     if agent == summaries.agent and not call.summarises:
         agent = ""
-    return call.gateway.fixed_prompts.hold(call.body, call.conversation, agent)
+    fixed = call.gateway.fixed_prompts
+    return fixed.hold(call.body, call.conversation, agent, summarises=call.summarises)
 
 
 async def choose_summariser(call: Call) -> None:
