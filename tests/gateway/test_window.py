@@ -152,6 +152,15 @@ async def test_a_prompt_that_cannot_fit_is_refused_without_asking_the_endpoint()
     assert len(engine.asked) == 2
 
 
+async def test_a_shorter_prompt_is_not_counted_as_the_one_before() -> None:
+    engine = Engine(window=2 * WINDOW)  # than the one that is named
+    async with engine.rollout(context_window=WINDOW) as rollout:
+        for words in (30_000, 100):
+            assert (await ask(rollout, "word " * words, 5)).status == 200
+        assert (await ask(rollout, "word " * 200_000, 5)).status == 400
+    assert len(engine.asked) == 2
+
+
 async def test_an_endpoint_that_wants_the_other_name_for_the_limit_gets_it() -> None:
     engine = Engine(name="max_completion_tokens")
     async with engine.rollout() as rollout:

@@ -1,5 +1,5 @@
 """A rollout of OpenCode whose model takes what a strict provider takes, unless `server` is parametrised with False;
-with `rollout` parametrised with True, another seat's model makes its summaries."""
+with `rollout` parametrised with True, another seat's model makes its summaries; with a harness, it is of that."""
 
 from collections.abc import AsyncIterator
 
@@ -17,5 +17,7 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[RoleServer]:
 
 @pytest.fixture
 async def rollout(server: RoleServer, request: pytest.FixtureRequest) -> AsyncIterator[Rollout]:
-    async with server.rollout(harness=OPENCODE, summary=getattr(request, "param", False)) as rollout:
+    asked = getattr(request, "param", False)
+    options = {"harness": OPENCODE, "summary": asked} if isinstance(asked, bool) else {"harness": asked}
+    async with server.rollout(**options) as rollout:
         yield rollout

@@ -21,7 +21,7 @@ from opencode_runs.trainable.samples import recorded_parts, untrained_answers
 from verifiers.v1.errors import ProviderError
 from verifiers.v1.session import RolloutLimits
 
-from tests.history.asking import SYSTEM, Replies, Wire, echo, result, sent, spoken, user
+from tests.history.asking import OPENCODE, SYSTEM, Replies, Wire, echo, result, sent, spoken, user
 from tests.rlm.role_server import SUB, Answer, Rollout
 
 AT = 1_000
@@ -546,6 +546,18 @@ async def test_the_many_conversations_before_it_take_no_summary_from_one(agent: 
     await agent.asks(*head("Much."), session="late")
     assert [one["used"] for one in agent.history["summaries"]] == [True]
     assert history_forks(agent.trace) == 0
+
+
+@pytest.mark.parametrize("rollout", [OPENCODE.model_copy(update={"context_window": 2 * AT})], indirect=True)
+@pytest.mark.parametrize("size", [1, 5_000, 6_100])
+async def test_a_request_for_a_summary_is_not_counted_as_the_one_before(agent: Agent, size: int) -> None:
+    """Of a window that is named smaller than it is."""
+    agent.will_say(called(AT), said("Much.", 2 * AT + 1), called(AT, "d"), said("So."))
+    for written in (6_000, size):
+        await agent.asks(TASK)
+        answer = await agent.send([SUMMARISE, user("x" * written)], "compaction")
+        assert answer.status == 200, answer.text
+    assert len(agent.history["summaries"]) == 2
 
 
 @pytest.mark.parametrize("rollout", [True], indirect=True)

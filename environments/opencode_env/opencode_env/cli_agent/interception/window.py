@@ -196,10 +196,12 @@ def _prompt_tokens(call: Call) -> int:
 
 def _require_room(call: Call, window: int) -> None:
     """Refuse a call that cannot be answered, as an endpoint would: what it holds does not fit into the window, even if
-    what is new has a fraction of the tokens that as many bytes had before."""
+    what is new has a fraction of the tokens that as many bytes had before. All of a shorter request is new, and of one
+    for a summary, which is another text each time."""
     known_bytes, known = call.gateway.prompts.get((call.is_main, call.section_name), (call.prompt_bytes, 0))
-    new = max(call.prompt_bytes - known_bytes, 0)
-    least = known + int(new * known / known_bytes * _SPARSEST)
+    grown = call.prompt_bytes >= known_bytes and not call.summarises
+    new = call.prompt_bytes - known_bytes if grown else call.prompt_bytes
+    least = known * grown + int(new * known / known_bytes * _SPARSEST)
     if least >= window:
         told = f"the prompt has about {least} tokens or more, beyond the maximum context length of {window} tokens"
         raise ProviderError(told, status_code=400)
