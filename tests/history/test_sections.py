@@ -388,6 +388,19 @@ async def test_only_a_refused_call_of_the_conversation_itself_makes_a_summary_du
     assert agent.is_ordinary() is not own
 
 
+async def test_answers_without_tokens_are_not_counted_as_summaries(agent: Agent) -> None:
+    """Of an endpoint that reports none."""
+    none = Usage(prompt_tokens=0, completion_tokens=0)
+    agent.will_say(*[Reply(text="So.", usage=none)] * 3, FULL, said("Much."))
+    turns = [TASK]
+    for _ in range(3):
+        await agent.asks(*turns)
+        turns += [echo(content="So."), ON]
+    assert (await agent.send([SYSTEM, *turns])).status == 400
+    assert (await agent.summarises()).status == 200
+    assert [one["planned"] for one in agent.history["summaries"]] == [False]
+
+
 @pytest.mark.parametrize(
     "messages",
     [

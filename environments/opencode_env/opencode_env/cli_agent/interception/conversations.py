@@ -400,11 +400,14 @@ class Summaries:
         """Whether the summary that is due follows no refusal."""
         return self.used.get(conversation, 0) != inf
 
-    def answered(self, conversation: str, tokens: float) -> None:
-        """Take up how full an answer or a refusal (inf) leaves a conversation's window; 0: it was summarised."""
-        self.used[conversation] = tokens
-        if tokens != inf:
-            self._in_a_row[conversation] = 0 if tokens else self._in_a_row[conversation] + 1
+    def answered(self, conversation: str, tokens: int, *, summary: bool) -> None:
+        """Take up how full an answer leaves a conversation's window, which is empty behind a summary."""
+        self.used[conversation] = 0 if summary else tokens
+        self._in_a_row[conversation] = self._in_a_row[conversation] + 1 if summary else 0
+
+    def refused(self, conversation: str) -> None:
+        """Take up that a call of a conversation was refused for a full window."""
+        self.used[conversation] = inf
 
 
 class FixedPrompts:

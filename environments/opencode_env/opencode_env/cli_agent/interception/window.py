@@ -8,7 +8,7 @@ behind the prompt by what is known of its tokens, and the request on the trace i
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from math import ceil, inf
+from math import ceil
 from typing import Any, TypeVar
 
 import httpx
@@ -222,10 +222,10 @@ def note_fill(call: Call) -> None:
     if call.conversation is None or not call.caller.own:
         return
     if call.record.node is not None:
-        tokens = 0 if call.summarises or usage is None else usage.total_tokens
-        gateway.summaries.answered(call.conversation, tokens)
+        tokens = 0 if usage is None else usage.total_tokens
+        gateway.summaries.answered(call.conversation, tokens, summary=call.summarises)
     elif error is not None and not call.summarises and says_full(error.status_code, error.message):
-        gateway.summaries.answered(call.conversation, inf)
+        gateway.summaries.refused(call.conversation)
 
 
 LITTLE_GAIN = "compaction_gain"
