@@ -388,6 +388,21 @@ async def test_only_a_refused_call_of_the_conversation_itself_makes_a_summary_du
     assert agent.is_ordinary() is not own
 
 
+@pytest.mark.parametrize("rollout", [OPENCODE.model_copy(update={"compaction_gain": 0.3})], indirect=True)
+@pytest.mark.parametrize(("size", "stop"), [(8_000, None), (1, "compaction_gain")])
+async def test_behind_a_refusal_the_gain_is_that_over_what_was_refused(
+    agent: Agent, size: int, stop: str | None
+) -> None:
+    agent.will_say(called(AT - 200), FULL, said("Much. " * 50), said("So.", AT - 300))
+    await agent.asks(TASK)
+    assert (await agent.send([SYSTEM, TASK, CALL, result("c", "x" * size)])).status == 400
+    assert (await agent.summarises()).status == 200
+    await agent.asks(*head("Much. " * 50))
+    gateway = rollout_of(agent.trace).gateway
+    assert gateway is not None
+    assert gateway.stop == stop
+
+
 async def test_answers_without_tokens_are_not_counted_as_summaries(agent: Agent) -> None:
     """Of an endpoint that reports none."""
     none = Usage(prompt_tokens=0, completion_tokens=0)

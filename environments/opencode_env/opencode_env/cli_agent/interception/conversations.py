@@ -371,6 +371,8 @@ class Summaries:
         self.used: dict[str, float] = {}
         """By conversation, the tokens of its newest answer and of what that was given to; inf: its newest call was
         refused for a full window."""
+        self.refused_bytes: dict[str, int] = {}
+        """By conversation, those of its newest call that was refused for a full window, whose tokens nobody counted."""
         self._due: dict[str, tuple[str, int]] = {}
         """By conversation, the newest request for a summary that was due: its key, and a hash of what it says."""
         self._in_a_row: Counter[str] = Counter()

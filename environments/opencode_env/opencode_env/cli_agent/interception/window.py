@@ -226,6 +226,8 @@ def note_fill(call: Call) -> None:
         gateway.summaries.answered(call.conversation, tokens, summary=call.summarises)
     elif error is not None and not call.summarises and says_full(error.status_code, error.message):
         gateway.summaries.refused(call.conversation)
+        if not call.summarises:
+            gateway.summaries.refused_bytes[call.conversation] = _bytes_of(call.body)
 
 
 LITTLE_GAIN = "compaction_gain"
@@ -234,15 +236,18 @@ LITTLE_GAIN = "compaction_gain"
 
 def require_gain(call: Call) -> None:
     """Let a rollout make no further call when the first one behind a summary has hardly fewer tokens before its answer
-    than the section before had at its end."""
+    than the section before had at its end, or behind a refusal hardly fewer bytes than what was refused."""
     least, record, trace = getattr(_harness(call), LITTLE_GAIN, None), call.record, call.gateway.main.trace
     if least is None or record is None or record.usage is None or not call.is_main or call.summarises:
         return
-    known = trace.info.get(HISTORY_RECORD, {}).get("sections", ())
-    sections = [one for one in known if one["conversation"] == call.conversation][-2:]
+    history = trace.info.get(HISTORY_RECORD, {})
+    sections = [one for one in history.get("sections", ()) if one["conversation"] == call.conversation][-2:]
     if len(sections) == 2 and sections[1]["first"] == record.node:
-        saved = sections[0]["tokens"] - record.usage.input_tokens
-        call.gateway.stop = LITTLE_GAIN if saved < least * sections[0]["tokens"] else call.gateway.stop
+        before, now = sections[0]["tokens"], record.usage.input_tokens
+        if not history["summaries"][sections[1]["summary"]]["planned"]:
+            before, now = call.gateway.summaries.refused_bytes.get(sections[1]["conversation"], 0), _bytes_of(call.body)
+        if before and before - now < least * before:
+            call.gateway.stop = LITTLE_GAIN
 
 
 def _wants_less(body: dict[str, Any], window: int | None, error: ProviderError) -> bool:
