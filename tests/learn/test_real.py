@@ -111,7 +111,7 @@ def test_of_a_compacted_rollout_each_section_trains_once_and_its_summary_as_was_
     words: Any = PreTrainedTokenizerFast.from_pretrained(directory / "tokenizer")
 
     def as_cloned(tokens: Sequence[int]) -> bool:
-        return list(tokens) == words.encode(words.decode(tokens), add_special_tokens=False)
+        return bool(list(tokens) == words.encode(words.decode(tokens), add_special_tokens=False))
 
     branches = [branch for trace in traces for branch in WireTrace.model_validate(trace).branches]
     assert sum(as_cloned(branch.token_ids) for branch in branches) > len(branches) / 2, "else other prompts were cloned"

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from itertools import takewhile, zip_longest
+from itertools import chain, repeat, takewhile
 from typing import Any
 
 from opencode_rubrics.rubric import UNREADABLE_METRIC, pay_nothing
@@ -150,10 +150,13 @@ class Evidence:
         own, rollout = own_calls(trace, first_call), rollout_of(trace)
         others, waits = program_calls(trace, rollout.first_call), rollout.program.longest_under_way
         gateway = rollout.gateway
-        of_calls = (
-            () if gateway is None else (gateway.step_keys(own), gateway.waits_of(own), gateway.are_elsewhere(own))
+        keys, named, elsewhere = (
+            ((), (), ())
+            if gateway is None
+            else (gateway.step_keys(own), gateway.waits_of(own), gateway.are_elsewhere(own))
         )
-        return cls(own, others, rollout.patience, waits, time_over, *of_calls, load=rollout.program_load)
+        load = rollout.program_load
+        return cls(own, others, rollout.patience, waits, time_over, keys, named, elsewhere, load)
 
     def rest(self, failed: int = 1) -> float:
         """The longest seconds that the program may have rested behind one of its last calls."""
@@ -162,7 +165,7 @@ class Evidence:
     def failed(self) -> list[ModelCall]:
         """Those of its own calls at the end of the run that failed in a way that tells of the endpoint, the last one
         first."""
-        ends = zip_longest(reversed(self.own), reversed(self.elsewhere), fillvalue=False)
+        ends = zip(reversed(self.own), chain(reversed(self.elsewhere), repeat(False)), strict=False)
         return [call for call, _ in takewhile(lambda end: _is_the_endpoints(*end), ends)]
 
 

@@ -407,9 +407,10 @@ class Summaries:
         self.used[conversation] = 0 if summary else tokens
         self._in_a_row[conversation] = self._in_a_row[conversation] + 1 if summary else 0
 
-    def refused(self, conversation: str) -> None:
-        """Take up that a call of a conversation was refused for a full window."""
+    def refused(self, conversation: str, size: int) -> None:
+        """Take up that a call of a conversation, of so many bytes, was refused for a full window."""
         self.used[conversation] = inf
+        self.refused_bytes[conversation] = size
 
 
 class FixedPrompts:

@@ -225,9 +225,7 @@ def note_fill(call: Call) -> None:
         tokens = 0 if usage is None else usage.total_tokens
         gateway.summaries.answered(call.conversation, tokens, summary=call.summarises)
     elif error is not None and not call.summarises and says_full(error.status_code, error.message):
-        gateway.summaries.refused(call.conversation)
-        if not call.summarises:
-            gateway.summaries.refused_bytes[call.conversation] = _bytes_of(call.body)
+        gateway.summaries.refused(call.conversation, _bytes_of(call.body))
 
 
 LITTLE_GAIN = "compaction_gain"
