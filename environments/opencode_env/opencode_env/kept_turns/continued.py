@@ -55,8 +55,8 @@ class SeededNode(MessageNode):
 
 
 def rollout_state(gateway: Gateway, session: str, info: Sequence[str] = ()) -> dict[str, Any]:
-    """What stands on a rollout's traces now, and is known beside them; `session` is its main conversation, `info` names
-    further keys of `trace.info`."""
+    """Return what stands on a rollout's traces, and is known beside them; `session` is its main conversation, `info`
+    names further keys of `trace.info`."""
     main, side, forks = gateway.main.trace, gateway.side, {key: one.forks for key, one in gateway.histories.items()}
     leaf = forks[True].last(session) if forks else None
     state = {**_trace_state(main, forks.get(True), info), "leaf": leaf, FILLED: dict(gateway.summaries.used)}

@@ -199,8 +199,8 @@ class Forks:
                 yield number, AssistantMessage.model_validate(self._trace.nodes[node].message if said is None else said)
 
     def before(self, conversation: str, summary: int) -> Iterator[list[int]]:
-        """Of each section of a conversation that began before a summary, the newest first, its newest answer and the
-        nodes that it stands on."""
+        """Yield the newest answer of each section of a conversation that began before a summary, the newest section
+        first, and the nodes that it stands on."""
         for begun, one in reversed(self._known(conversation).items()):
             if begun is None or begun < summary:
                 yield [*lineage(self._trace.nodes, one["last"])]
