@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opencode_runs.trainable.samples import TrainingSample
 
 from examples.learn.__main__ import CURRICULA
 from examples.learn.bare import play_bare
@@ -21,9 +22,10 @@ from examples.learn.rollouts import Rollout
 from examples.learn.sanity import unearned
 from examples.learn.spoken import Spoken
 from examples.learn.tokenizer import ASSISTANT, END, build_tokenizer
-from examples.learn.transcript import Transcript, full
+from examples.learn.transcript import Transcript, full, of_the_format, turns
 from tests.learn.setting import PROMPT
 
+FILLED = (QUESTION, CONTENT, KEY, REPLY)
 EACH = pytest.mark.parametrize("curriculum", CURRICULA.values(), ids=CURRICULA)
 
 
@@ -128,6 +130,20 @@ def test_behind_a_compaction_only_the_summary_tells_the_key(name: str, samples: 
     assert "3b" not in begun
     assert recorded[2].answers(begun + recorded[2].said[0]) == [recorded[2].said[0]], "a copy was said elsewhere"
     assert full(recorded, words) > max(recorded[2].lengths(words))
+
+
+@pytest.mark.parametrize(("broken", "trained"), [(None, 5), (1, 2), (2, 3), (4, 5)])
+def test_nothing_trains_behind_the_first_answer_that_is_not_of_the_format(broken: int | None, trained: int) -> None:
+    recorded, words = conversations(Carry()), build_tokenizer()
+    said = iter(range(5))
+    samples = []
+    for one in recorded:
+        texts = tuple("no call" + END if next(said) == broken else text for text in one.said)
+        tokens, mask = replace(one, said=texts).filled(dict.fromkeys(FILLED, "b")).encoded(words)
+        samples.append(TrainingSample(0, (), (), tokens, mask, [0.0] * len(tokens)))
+    left = of_the_format(samples, recorded, words)
+    assert [one.token_ids for one in left] == [one.token_ids for one in samples]
+    assert sum(own for one in left for own, _ in turns(one)) == trained
 
 
 def test_a_summary_that_trains_or_not_follows_from_the_same_cloned_policy() -> None:

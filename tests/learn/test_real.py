@@ -89,14 +89,14 @@ def learn(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Learn:
     return run
 
 
-@pytest.mark.parametrize("seed", range(size(0, 3)))
+@pytest.mark.parametrize("seed", range(size(1, 3)))
 def test_what_a_summary_has_to_carry_is_learnt_where_summaries_train_only(seed: int, learn: Learn) -> None:
     def reward(name: str) -> float:
-        return learn(name, seed=seed, steps=18, evaluated=64, bare=True)[0].trained
+        return learn(name, seed=seed, steps=size(12, 18), evaluated=64, bare=True)[0].trained
 
-    assert reward("carry") >= 0.9
+    assert reward("carry") >= size(0.8, 0.9)
     assert reward("carry-frozen") < 0.6  # 0.44 by guessing, and 64 rollouts tell that within 0.16
-    assert reward("no-carry-frozen") >= 0.9
+    assert reward("no-carry-frozen") >= size(0.7, 0.9)
 
 
 @pytest.mark.parametrize(("name", "frozen"), [("carry", False), ("carry-frozen", True)])
@@ -129,6 +129,6 @@ def test_of_a_compacted_rollout_each_section_trains_once_and_its_summary_as_was_
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("seed", range(size(0, 3)))
 def test_a_policy_learns_through_the_compaction_of_real_opencode(seed: int, learn: Learn) -> None:
-    outcome, _ = learn("carry", seed=seed, steps=18, evaluated=64, bare=False)
+    outcome, _ = learn("carry", seed=seed, steps=12, evaluated=64, bare=False)
     assert outcome.trained >= 0.9
     assert (outcome.rollouts_to(0.9) or math.inf) <= 600
