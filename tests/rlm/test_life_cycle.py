@@ -222,4 +222,5 @@ async def test_a_rollout_without_sub_calls_has_zeros_and_nothing_on_its_sub_trac
     async with server.rollout() as rollout:
         await rollout.ask("main only")
     sub = {name: value for name, value in rollout.main.metrics.items() if name.startswith("sub_")}
-    assert (list(sub.values()), rollout.sub.calls) == ([0.0] * 8, [])
+    assert sub
+    assert (set(sub.values()), rollout.sub.calls) == ({0.0}, [])
