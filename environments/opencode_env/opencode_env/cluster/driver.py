@@ -281,9 +281,8 @@ class Cluster:
     def _failed(self, error: Exception) -> None:
         """A worker cannot be started: those that play go on, and where there are none whoever waits is told."""
         if self._workers or self._starting:
-            if self._later is None:
-                logger.warning("no further worker for now, the others play on: %s", error)
             self._pause(_PAUSE)
+            logger.warning("no further worker for now, the others play on: %s", error)
         else:
             waiting = [one for one in self._waiting if not one.done()]
             # A lost node is one start's bad luck; anything else would happen to all.

@@ -106,7 +106,8 @@ class RayEngine:
             cause: BaseException = error
             while cause.__cause__ is not None:  # Ray says there what is wrong with a token, for one
                 cause = cause.__cause__
-            told += f": {str(cause).strip()[-500:]}" if cause is not error else ""
+            said = "" if cause is error else str(cause).strip()[-500:]
+            told += said and f": {said}"
             raise ClusterError(
                 f"no Ray cluster can be joined at {address} (--env.cluster.address) from this machine, which has to be "
                 f"one of its nodes: {told}"

@@ -392,7 +392,7 @@ def _otherwise_recorded(trace: TraceRecord, parts: Sequence[Part]) -> Iterator[s
             yield f"{part.name} is not there"
         elif twice := [number for number in part.answers if holders[number] > 1]:
             yield f"message node {twice[0]} of {part.name} is in another one as well"
-        elif not part.trains and any(trace.nodes[number].trained for number in untrained_answers([part])):
+        elif any(trace.nodes[number].trained for number in untrained_answers([part])):
             yield f"{part.name} trains, and only {history.trains} should"
     begun = Counter((section.conversation, section.summary) for section in history.sections)
     named = {section.conversation for section in history.sections}
