@@ -3,7 +3,7 @@
 import asyncio
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,11 +110,13 @@ def test_of_a_compacted_rollout_each_section_trains_once_and_its_summary_as_was_
     assert len(traces) > Plan.size / 2  # of the others an answer was not of the format
     words: Any = PreTrainedTokenizerFast.from_pretrained(directory / "tokenizer")
 
-    def as_cloned(tokens: Sequence[int]) -> bool:
-        return bool(list(tokens) == words.encode(words.decode(tokens), add_special_tokens=False))
+    def as_cloned(tokens: list[int]) -> bool:
+        return bool(tokens == words.encode(words.decode(tokens), add_special_tokens=False))
 
     branches = [branch for trace in traces for branch in WireTrace.model_validate(trace).branches]
-    assert sum(as_cloned(branch.token_ids) for branch in branches) > len(branches) / 2, "else other prompts were cloned"
+    assert sum(as_cloned([int(token) for token in branch.token_ids]) for branch in branches) > len(branches) / 2, (
+        "else other prompts were cloned"
+    )
     for trace in traces:
         history, nodes = trace["info"]["history"], range(len(trace["nodes"]))
         assert [section["summary"] for section in history["sections"]] == [None, 0]

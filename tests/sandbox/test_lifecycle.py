@@ -6,9 +6,11 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -23,6 +25,8 @@ from rollout_sandbox.confined import (
     require_bubblewrap,
 )
 from rollout_sandbox.confined import directory as directories
+from rollout_sandbox.confined import sandbox as sandboxes
+from rollout_sandbox.confined.sandbox import Sandbox
 from rollout_sandbox.conformance.subject import host_pids_of, unused_seconds
 from verifiers.v1.errors import SandboxError
 from verifiers.v1.runtimes import SubprocessConfig, SubprocessRuntimeInfo
@@ -62,6 +66,44 @@ async def test_a_stopped_sandbox_leaves_no_process_and_no_directory(marker: str)
         assert len(directories_of(marker)) == 1
     assert host_pids_of(marker) == []
     assert directories_of(marker) == []
+
+
+async def test_one_that_is_stopped_while_it_is_prepared_does_not_start_and_leaves_nothing(
+    marker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, stopped = Sandbox._prepare, threading.Event()
+
+    def late(sandbox: Sandbox) -> Any:
+        stopped.wait(PATIENCE_SECONDS)
+        return prepare(sandbox)
+
+    monkeypatch.setattr(Sandbox, "_prepare", late)
+    backend = BubblewrapBackend(LocalSandboxConfig(), name=marker)
+    starting = asyncio.create_task(backend.start())
+    await asyncio.sleep(0)
+    await backend.stop()
+    stopped.set()
+    with pytest.raises(SandboxError, match="was stopped before it had started"):
+        await starting
+    assert directories_of(marker) == []
+    assert backend.sandbox.limits.group is None
+    assert backend.sandbox.limits._pool is None or backend.sandbox.limits.user is None
+
+
+@pytest.mark.usefixtures("sandboxes")
+async def test_the_user_of_one_that_ends_late_is_free_once_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandboxes, "_KILL_TIMEOUT_S", 0.0)
+    backend = BubblewrapBackend(LocalSandboxConfig(), name="ends-late")
+    await backend.start()
+    process = backend.sandbox._process
+    assert process is not None
+    monkeypatch.setattr(process, "_try_wait", lambda _: (0, 0))
+    await backend.stop()
+    assert process.returncode is None
+    assert backend.sandbox.limits.group is not None
+    monkeypatch.undo()
+    await until(lambda: backend.sandbox.limits.group is None)
+    assert process.returncode is not None
 
 
 @pytest.mark.usefixtures("sandboxes")

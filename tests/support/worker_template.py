@@ -4,6 +4,7 @@ Run: worker_template.py PATH…, with a listening socket as standard output. Who
 on them answers with a byte, and holds the connection until its end.
 """
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -34,6 +35,7 @@ def worker(paths: list[str]) -> socket.socket:
 
     IMPORT_PATH[:] = sys.path
     gc.disable()  # as at the import of `tests/conftest.py`, which is not imported again
+    signal.signal(signal.SIGCHLD, lambda *_: tell_ends())
     while True:
         connection, _ = listener.accept()
         _, streams, _, _ = socket.recv_fds(connection, 1, 3)
@@ -42,6 +44,7 @@ def worker(paths: list[str]) -> socket.socket:
         connection.close()
         for stream in streams:
             os.close(stream)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     listener.close()
     os.setsid()
     for number, stream in enumerate(streams):
@@ -49,6 +52,14 @@ def worker(paths: list[str]) -> socket.socket:
         os.close(stream)
     connection.send(b" ")
     return connection
+
+
+def tell_ends() -> None:
+    """Print how a worker has ended that did not end well: pytest-xdist only sees that it is gone."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if code := os.waitstatus_to_exitcode(ended[1]):
+                print(f"the pytest worker with pid {ended[0]} ended with {code}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -227,15 +227,17 @@ class BubblewrapBackend(RuntimeBackend):
             self._disk_task = asyncio.create_task(self.disk.run())  # fails when the sandbox or its directory is gone
 
     async def teardown(self) -> None:
-        await self._apart.aclose()
-        if self._disk_task is not None:
-            self._disk_task.cancel()
-            await asyncio.gather(self._disk_task, return_exceptions=True)
-        if self.relays is not None:
-            await self.relays.close()
-        self.commands.close()
-        self.sandbox.close_channel()
-        await super().teardown()
+        try:
+            await self._apart.aclose()
+            if self._disk_task is not None:
+                self._disk_task.cancel()
+                await asyncio.gather(self._disk_task, return_exceptions=True)
+            if self.relays is not None:
+                await self.relays.close()
+            self.commands.close()
+        finally:
+            self.sandbox.close_channel()
+            await super().teardown()
 
     def cleanup(self) -> None:
         for apart in self._tool_servers:

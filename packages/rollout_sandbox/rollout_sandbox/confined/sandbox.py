@@ -185,6 +185,7 @@ class Sandbox:
         self._process_one: int | None = None
         self._watched: int | None = None
         self._killing = threading.Lock()
+        self._is_over = False
         self.outlived = False
         """Whether processes of the agent outran their end, so that everything was ended with them."""
 
@@ -195,8 +196,12 @@ class Sandbox:
         self.limits.require_readable(binds)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel = Channel(ours, self._describe_loss)
-        with theirs:
-            self._launch(bubblewrap, binds, theirs.fileno())
+        with theirs, self._killing:
+            if not self._is_over:
+                self._launch(bubblewrap, binds, theirs.fileno())
+        if self._process is None:
+            await asyncio.to_thread(self.kill)  # once more: what was prepared meanwhile
+            raise SandboxError(f"sandbox {self.name} was stopped before it had started")
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 await self._channel.ready
@@ -320,6 +325,7 @@ class Sandbox:
     def kill(self) -> None:
         """End everything inside, wait for it and remove the directory; idempotent, from any thread, blocks briefly."""
         with self._killing:
+            self._is_over = True
             if self.limits.group is not None:
                 self.limits.group.thaw()
             if self._process is not None and self._process.returncode is None:
@@ -329,8 +335,16 @@ class Sandbox:
                 self._process_one = None
             if self._directory is not None:
                 self._directory.remove()
-            if self._process is None or self._process.returncode is not None:  # else its user id stays taken
+            if self._process is None or self._process.returncode is not None:
                 self.limits.release()
+            else:
+                threading.Thread(target=self._release_late, args=(self._process,), daemon=True).start()
+
+    def _release_late(self, process: "subprocess.Popen[bytes]") -> None:
+        """Its user id stays taken until nothing runs as that user."""
+        process.wait()
+        with self._killing:
+            self.limits.release()
 
     def _kill_process(self, process: "subprocess.Popen[bytes]") -> None:
         try:
