@@ -375,6 +375,14 @@ async def test_a_process_that_has_joined_a_cluster_is_told_so() -> None:
         await engine.connect()
 
 
+def test_a_call_of_rays_without_a_cluster_begins_none() -> None:
+    pytest.importorskip("ray")
+    ray = RayEngine(ClusterConfig(type="ray", address="head:1"))._ray
+    with pytest.raises(ray.exceptions.RaySystemError, match="has not been started"):
+        ray.nodes()
+    assert not ray.is_initialized()
+
+
 async def test_a_port_that_is_no_heads_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
     answering = threading.Event()

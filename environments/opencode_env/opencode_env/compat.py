@@ -162,6 +162,21 @@ def take_fields(trace: ModelT, newer: ModelT, names: Iterable[str]) -> None:
         setattr(trace, name, getattr(newer, name))
 
 
+def import_ray() -> Any:
+    """Import Ray, whose calls fail where this process has joined no cluster; else each would begin one of its own.
+
+    Hook (Ray): an argument of `ray.init` for `RAY_ENABLE_AUTO_CONNECT`, which Ray reads when it is imported.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    import ray
+
+    hooked: Any = ray._private
+    hooked.auto_init_hook.enable_auto_connect = False
+    return ray
+
+
 def join_ray(ray: Any, address: str) -> None:
     """Join a Ray cluster, whose workers get a node's own Python and of this process's path what is in it.
 

@@ -19,7 +19,7 @@ from verifiers.v1.utils.logging import setup_logging
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Started
 from opencode_env.cluster.worker import Worker
-from opencode_env.compat import draining_nodes, join_ray
+from opencode_env.compat import draining_nodes, import_ray, join_ray
 from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 
 OWN_MEMORY = 1 << 30
@@ -79,10 +79,9 @@ class RayEngine:
     def __init__(self, config: ClusterConfig) -> None:
         self._config, self.alone, self._node = config, False, ""
         try:
-            import ray
+            self._ray = import_ray()
         except ImportError as error:
             raise ClusterError("--env.cluster.type ray wants Ray: install opencode-env[ray]") from error
-        self._ray: Any = ray
 
     async def connect(self) -> None:
         address, limit = str(self._config.address), self._config.start_timeout
@@ -174,7 +173,8 @@ class RayEngine:
         try:
             await handle.stopping.remote()
         except self._ray.exceptions.RayError:
-            self._ray.kill(handle)  # as in `play`
+            with contextlib.suppress(self._ray.exceptions.RayError):  # this process has left the cluster
+                self._ray.kill(handle)  # as in `play`
 
     async def play(self, handle: Any, request: bytes) -> AsyncGenerator[tuple[str, bytes], None]:
         errors, played = self._ray.exceptions, handle.play.options(num_returns="streaming").remote(request)
