@@ -162,19 +162,12 @@ def take_fields(trace: ModelT, newer: ModelT, names: Iterable[str]) -> None:
         setattr(trace, name, getattr(newer, name))
 
 
-def import_ray() -> Any:
-    """Import Ray, whose calls fail where this process has joined no cluster; else each would begin one of its own.
+def begin_no_cluster(ray: Any) -> None:
+    """Have calls of Ray's fail where this process has joined no cluster; else each would begin one of its own.
 
     Hook (Ray): an argument of `ray.init` for `RAY_ENABLE_AUTO_CONNECT`, which Ray reads when it is imported.
-
-    Raises:
-        ImportError: it is not installed.
     """
-    import ray
-
-    hooked: Any = ray._private
-    hooked.auto_init_hook.enable_auto_connect = False
-    return ray
+    ray._private.auto_init_hook.enable_auto_connect = False
 
 
 def join_ray(ray: Any, address: str) -> None:

@@ -19,7 +19,7 @@ from verifiers.v1.utils.logging import setup_logging
 from opencode_env.cluster.config import ClusterConfig
 from opencode_env.cluster.driver import Started
 from opencode_env.cluster.worker import Worker
-from opencode_env.compat import draining_nodes, import_ray, join_ray
+from opencode_env.compat import begin_no_cluster, draining_nodes, join_ray
 from opencode_env.errors import ClusterError, NodeLostError, NodeMemoryError
 
 OWN_MEMORY = 1 << 30
@@ -79,9 +79,11 @@ class RayEngine:
     def __init__(self, config: ClusterConfig) -> None:
         self._config, self.alone, self._node = config, False, ""
         try:
-            self._ray = import_ray()
+            import ray
         except ImportError as error:
             raise ClusterError("--env.cluster.type ray wants Ray: install opencode-env[ray]") from error
+        self._ray: Any = ray
+        begin_no_cluster(ray)
 
     async def connect(self) -> None:
         address, limit = str(self._config.address), self._config.start_timeout
