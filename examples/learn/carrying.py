@@ -35,7 +35,7 @@ class Carry:
     """The kind of a note that holds the key."""
     answer: str = REPLY
     sub_calls: str = ""
-    exploration: float = 0.2
+    anchor: float = 0.2
 
     @property
     def chance(self) -> float:

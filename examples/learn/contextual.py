@@ -23,7 +23,7 @@ class Contextual:
     answer: str = QUESTION + CONTENT
     sub_calls: str = ""
     summaries: str = ""
-    exploration: float = 0.2
+    anchor: float = 0.2
 
     @property
     def chance(self) -> float:

@@ -27,7 +27,7 @@ class Copy:
     answer: str = CONTENT
     sub_calls: str = ""
     summaries: str = ""
-    exploration: float = 0.05
+    anchor: float = 0.05
     """Little: where a policy is a bit unsure of what it read, more would make it guess."""
 
     @property
@@ -74,7 +74,7 @@ class CopyByTurns(Copy):
     shown: int = 12
     scripts: Sequence[Sequence[str]] = ((*(call(f"printf {part} >> {ANSWER_FILE}") for part in PARTS), "done"),)
     answer: str = "".join(PARTS)
-    exploration: float = 0.0
+    anchor: float = 0.0
     """None: nothing rewards how the last turn ends, so that it would ramble."""
 
     def filling(self, question: str, others: Sequence[str]) -> Filling:

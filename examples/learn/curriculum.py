@@ -106,8 +106,8 @@ class Curriculum(Protocol):
         ...
 
     @property
-    def exploration(self) -> float:
-        """What a nat of entropy is worth, beside a reward of 1, when training begins."""
+    def anchor(self) -> float:
+        """What a nat of divergence from the cloned policy costs, beside a reward of 1, when training begins."""
         ...
 
     def problem(self, name: str) -> Problem:

@@ -8,6 +8,7 @@ ratio is 1 within float error for every token, or something between sampling and
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,12 +21,6 @@ from examples.learn.rollouts import Rollout
 EPSILON = 1e-4
 """Of Adam: weights whose gradients are as small as noise should not move as far as the others."""
 
-UNDECIDED = 0.05
-"""Nats of entropy from which on a token counts as not decided."""
-
-OPEN = 6.0
-"""Nats of a sample's undecided tokens that are worth something: no policy shall gain by rambling."""
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -37,9 +32,9 @@ class Settings:
     """Updates on each step's samples."""
     clip: float = 0.2
     """How far a ratio counts from 1."""
-    entropy: float = 0.2
-    """What a nat of entropy is worth, beside a reward of 1, at a token that is not decided. A group without a success
-    teaches nothing, so what is not yet known must stay open; what is decided, such as the format, stays so."""
+    anchor: float = 0.2
+    """What a nat of divergence from the cloned policy costs, beside a reward of 1. A group without a success teaches
+    nothing, so what is not yet known must stay open; what the cloned policy has decided, such as the format, stays."""
     norm: float = 1.0
     """The largest norm of a gradient."""
 
@@ -109,6 +104,7 @@ class Trainer:
     def __init__(self, model: Transformer, settings: Settings) -> None:
         self.model = model
         self.settings = settings
+        self.cloned = deepcopy(model).requires_grad_(False)
         self.optimizer = torch.optim.Adam(model.parameters(), settings.rate, eps=EPSILON)
 
     def measure(self, batch: Batch) -> Measured:
@@ -128,12 +124,12 @@ class Trainer:
         """
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate * (1 - 0.9 * done)
-        now = replace(self.settings, entropy=self.settings.entropy * (1 - done) ** 2)
+        now = replace(self.settings, anchor=self.settings.anchor * (1 - done) ** 2)
         teaching = batch.advantages != 0
         if not teaching.any():
             return
         for _ in range(self.settings.epochs):
-            self._update(policy_loss(self.model, batch, now))
+            self._update(policy_loss(self.model, batch, now, self.cloned))
 
     def clone(self, *batches: Batch) -> float:
         """One update towards saying what the samples say; returns the loss, in nats per token."""
@@ -149,12 +145,15 @@ class Trainer:
         self.optimizer.step()
 
 
-def logprobs_of(model: Transformer, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probability and entropy of each token that trains, from the second on (samples, length - 1); else zeros.
+def logprobs_of(
+    model: Transformer, batch: Batch, other: Transformer | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probability of each token that trains, from the second on, and the entropy there (samples, length - 1); else
+    zeros. With another model the divergence from that, KL(model || other), is what comes second.
 
     Samples of about one length are looked at together, so that a long one costs the others nothing.
     """
-    chosen, entropy = torch.zeros(batch.mask.shape), torch.zeros(batch.mask.shape)
+    chosen, second = torch.zeros(batch.mask.shape), torch.zeros(batch.mask.shape)
     lengths = (batch.mask * torch.arange(1, batch.mask.shape[1] + 1)).amax(1)
     doublings = lengths.float().log2()  # minus infinity where nothing trains
     for doubling in doublings[lengths > 0].floor().unique():
@@ -163,16 +162,16 @@ def logprobs_of(model: Transformer, batch: Batch) -> tuple[torch.Tensor, torch.T
         tokens = batch.tokens[rows, : length + 1]
         distribution = model(tokens[:, :-1]).log_softmax(-1)
         chosen[rows, :length] = distribution.gather(2, tokens[:, 1:, None])[..., 0]
-        entropy[rows, :length] = -(distribution.exp() * distribution).sum(-1)
-    return chosen, entropy
+        nats = -distribution if other is None else distribution - other(tokens[:, :-1]).log_softmax(-1)
+        second[rows, :length] = (distribution.exp() * nats).sum(-1)
+    return chosen, second
 
 
-def policy_loss(model: Transformer, batch: Batch, settings: Settings) -> torch.Tensor:
-    """PPO's clipped loss less what entropy is worth, summed over the tokens of a rollout, as a mean over rollouts."""
-    now, entropy = logprobs_of(model, batch)
+def policy_loss(model: Transformer, batch: Batch, settings: Settings, cloned: Transformer) -> torch.Tensor:
+    """PPO's clipped loss and what the divergence from the cloned policy costs, summed over the tokens of a rollout, as
+    a mean over rollouts."""
+    now, divergence = logprobs_of(model, batch, cloned)
     ratio = ((now - batch.logprobs) * batch.mask).exp()
     advantage = batch.advantages[:, None]
     gain = torch.minimum(ratio * advantage, ratio.clamp(1 - settings.clip, 1 + settings.clip) * advantage)
-    undecided = batch.mask & (entropy.detach() > UNDECIDED)
-    left_open = (entropy * undecided).sum(-1).clamp(max=OPEN)
-    return -((gain * batch.mask).sum() + settings.entropy * left_open.sum()) / batch.rollouts
+    return -((gain - settings.anchor * divergence) * batch.mask).sum() / batch.rollouts

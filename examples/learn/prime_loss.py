@@ -9,7 +9,7 @@ from prime_rl.trainer.rl.loss import LossInputs, LossOutputs, default_loss_fn
 def open_loss(inputs: LossInputs, openness: float) -> LossOutputs:
     """prime-rl's own, of advantages that are the higher the less likely a token was.
 
-    That is the gradient of what the entropy is worth in our trainer, estimated from the sampled tokens.
+    That is the gradient of what entropy would be worth, estimated from the sampled tokens.
 
     Args:
         inputs: of one sample; float (tokens), as prime-rl says.

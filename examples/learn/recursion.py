@@ -32,7 +32,7 @@ class Recursion:
     )
     answer: str = QUESTION + CONTENT + KEY + REPLY
     summaries: str = ""
-    exploration: float = 0.2
+    anchor: float = 0.1
 
     @property
     def chance(self) -> float:

@@ -190,7 +190,7 @@ class Run:
         if outcome.first:
             self._say(f"cloned policy: reward {outcome.cloned:.2f}, chance is {curriculum.chance:.2f}")
         trainer, breaker = (
-            Trainer(policy, Settings(entropy=curriculum.exploration)),
+            Trainer(policy, Settings(anchor=curriculum.anchor)),
             Breaker(self.plan.broken, self.plan.seed),
         )
         if not self.plan.steps:

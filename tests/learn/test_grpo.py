@@ -1,5 +1,7 @@
 """Advantages, masks and ratios, and that every mistake between sampling and training is named."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from opencode_runs.trainable.samples import TrainingSample
@@ -43,7 +45,7 @@ def test_the_gradient_is_that_of_the_advantage_times_the_logprob() -> None:
     batch = batch_of(made.rollouts())
     plain = (logprobs_of(made.policy, batch)[0] * batch.mask * batch.advantages[:, None]).sum() / len(batch.tokens)
     wanted = torch.autograd.grad(-plain, list(made.policy.parameters()))
-    loss = policy_loss(made.policy, batch, Settings(entropy=0.0))
+    loss = policy_loss(made.policy, batch, Settings(anchor=0.0), made.policy)
     found = torch.autograd.grad(loss, list(made.policy.parameters()))
     for one, other in zip(found, wanted, strict=True):
         assert torch.allclose(one, other, atol=1e-6)
@@ -52,31 +54,33 @@ def test_the_gradient_is_that_of_the_advantage_times_the_logprob() -> None:
 def test_what_is_outside_the_mask_changes_nothing() -> None:
     made = setting()
     batch = batch_of(made.rollouts())
-    loss = policy_loss(made.policy, batch, Settings()).detach()
+    loss = policy_loss(made.policy, batch, Settings(), made.policy).detach()
     moved = Batch(
         batch.tokens, batch.mask, torch.where(batch.mask, batch.logprobs, -9.0), batch.advantages, batch.rollouts
     )
-    assert torch.allclose(policy_loss(made.policy, moved, Settings()).detach(), loss, atol=1e-6)
+    assert torch.allclose(policy_loss(made.policy, moved, Settings(), made.policy).detach(), loss, atol=1e-6)
 
 
-def test_what_is_left_open_is_worth_something_but_rambling_is_not() -> None:
+def test_divergence_from_the_cloned_policy_costs_nothing_at_first_and_then_leads_back() -> None:
     made = setting()
-    said = made.words.encode("abc", add_special_tokens=False)
-
-    def worth(length: int) -> list[torch.Tensor]:
-        tokens = (said * length)[:length]
-        sample = TrainingSample(0, (), (), tokens, [True] * length, [0.0] * length)
-        batch = Batch.of([sample], [0.0])
-        loss = policy_loss(made.policy, batch, Settings(entropy=1.0))
-        return [weight.abs().sum() for weight in torch.autograd.grad(loss, list(made.policy.parameters()))]
-
-    assert sum(worth(2)) > 0
-    assert sum(worth(60)) == 0
+    batch = batch_of(made.rollouts())
+    batch = Batch(batch.tokens, batch.mask, batch.logprobs, torch.zeros_like(batch.advantages), batch.rollouts)
+    cloned, settings = deepcopy(made.policy), Settings(anchor=1.0)
+    assert policy_loss(made.policy, batch, settings, cloned).item() == pytest.approx(0.0, abs=1e-5)
+    with torch.no_grad():
+        for weight in made.policy.parameters():
+            weight += 0.02 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
+    apart = policy_loss(made.policy, batch, settings, cloned)
+    slopes = torch.autograd.grad(apart, list(made.policy.parameters()))
+    with torch.no_grad():
+        for weight, slope in zip(made.policy.parameters(), slopes, strict=True):
+            weight -= 1e-5 * slope
+    assert 0 < policy_loss(made.policy, batch, settings, cloned).item() < apart.item()
 
 
 def test_learning_makes_the_better_rollouts_likelier_than_the_worse() -> None:
     made = setting()
-    batch, trainer = batch_of(made.rollouts()), Trainer(made.policy, Settings(rate=1e-3, entropy=0.0))
+    batch, trainer = batch_of(made.rollouts()), Trainer(made.policy, Settings(rate=1e-3, anchor=0.0))
 
     def lead() -> float:
         whole = (logprobs_of(made.policy, batch)[0] * batch.mask).sum(-1)
@@ -123,6 +127,6 @@ def test_a_rollout_counts_once_however_many_samples_it_is() -> None:
     rollouts = made.rollouts()
     samples, gains = [one for rollout in rollouts for one in rollout.samples], [*range(1, len(rollouts) + 1)]
     several = Batch.of([*samples, *samples], [*gains, *gains], len(rollouts))
-    once = policy_loss(made.policy, Batch.of(samples, gains), Settings())
+    once = policy_loss(made.policy, Batch.of(samples, gains), Settings(), made.policy)
     assert several.rollouts == len(rollouts)
-    assert torch.allclose(policy_loss(made.policy, several, Settings()), 2 * once, atol=1e-5)
+    assert torch.allclose(policy_loss(made.policy, several, Settings(), made.policy), 2 * once, atol=1e-5)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -89,14 +88,16 @@ def learn(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Learn:
     return run
 
 
+@pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("seed", range(size(1, 3)))
-def test_what_a_summary_has_to_carry_is_learnt_where_summaries_train_only(seed: int, learn: Learn) -> None:
-    def reward(name: str) -> float:
-        return learn(name, seed=seed, steps=size(12, 18), evaluated=64, bare=True)[0].trained
+@pytest.mark.parametrize("bare", size([True], [True, False]))
+def test_what_a_summary_has_to_carry_is_learnt_where_summaries_train_only(bare: bool, seed: int, learn: Learn) -> None:
+    def outcome(name: str) -> Outcome:
+        return learn(name, seed=seed, steps=size(8, 12), evaluated=64, bare=bare)[0]
 
-    assert reward("carry") >= size(0.8, 0.9)
-    assert reward("carry-frozen") < 0.6  # 0.44 by guessing, and 64 rollouts tell that within 0.16
-    assert reward("no-carry-frozen") >= size(0.7, 0.9)
+    assert outcome("carry").trained >= size(0.8, 0.9)
+    assert 0.05 < outcome("carry-frozen").trained < 0.6  # 0.44 by guessing, and 64 rollouts tell that within 0.16
+    assert outcome("no-carry-frozen").trained >= size(0.7, 0.9)
 
 
 @pytest.mark.parametrize(("name", "frozen"), [("carry", False), ("carry-frozen", True)])
@@ -126,11 +127,3 @@ def test_of_a_compacted_rollout_each_section_trains_once_and_its_summary_as_was_
         trained = {node for node in nodes if any(trace["nodes"][node]["mask"])}
         assert sampled - trained == ({summary["node"]} if frozen else set())
         assert trained <= sampled
-
-
-@pytest.mark.timeout(4 * 3600)
-@pytest.mark.parametrize("seed", range(size(0, 3)))
-def test_a_policy_learns_through_the_compaction_of_real_opencode(seed: int, learn: Learn) -> None:
-    outcome, _ = learn("carry", seed=seed, steps=12, evaluated=64, bare=False)
-    assert outcome.trained >= 0.9
-    assert (outcome.rollouts_to(0.9) or math.inf) <= 600
