@@ -28,7 +28,7 @@ class Copy:
     sub_calls: str = ""
     summaries: str = ""
     anchor: float = 0.05
-    """Little: where a policy is a bit unsure of what it read, more would make it guess."""
+    """Little: the cloned policy is unsure of what it reads, and is to become surer."""
 
     @property
     def chance(self) -> float:
@@ -75,7 +75,7 @@ class CopyByTurns(Copy):
     scripts: Sequence[Sequence[str]] = ((*(call(f"printf {part} >> {ANSWER_FILE}") for part in PARTS), "done"),)
     answer: str = "".join(PARTS)
     anchor: float = 0.0
-    """None: nothing rewards how the last turn ends, so that it would ramble."""
+    """None, so that what groups from kept turns bring is compared under plain GRPO."""
 
     def filling(self, question: str, others: Sequence[str]) -> Filling:
         return {QUESTION: "".join(_numbered(question)), **dict(zip(PARTS, _numbered(question, others), strict=True))}
