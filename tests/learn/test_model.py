@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from examples.learn.curriculum import CONTENT, QUESTION
-from examples.learn.tokenizer import END
+from examples.learn.model import sample
 from tests.learn.setting import RECORDED, Setting, setting
 
 PROMPTS = [[5, 6, 7], [9], [1, 2, 3, 4, 5, 6, 7, 8]]
@@ -25,8 +25,8 @@ def test_logprobs_of_a_batch_are_those_of_each_sequence_alone() -> None:
 
 def test_an_answer_ends_with_its_stop_or_at_its_length() -> None:
     made = setting()
-    stop = made.words.convert_tokens_to_ids(END)
-    answers = made.speak(PROMPTS * 40, longest=30)
+    stop = made.speak(PROMPTS, longest=5)[0].tokens[-1]  # one that it says
+    answers = sample(made.policy, PROMPTS * 40, frozenset({stop}), 30, made.noise)
     assert any(spoken.stopped for spoken in answers)
     for spoken in answers:
         assert (spoken.tokens[-1] == stop) == spoken.stopped
