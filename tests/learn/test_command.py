@@ -75,7 +75,7 @@ def test_the_exit_code_is_0_for_sound_runs_that_reach_their_goal_only(
     assert [command(*bare), command(*bare, "--goal", "1.1")] == [0, 1]
     assert "not sound" not in capsys.readouterr().out
     assert Path("outputs/learn/seed-0/learn.png").exists()
-    assert [command(*bare, "--break", "mask"), command(*bare, "--break", "logprobs")] == [1, 1]
+    assert [command(*bare, "--break", "mask"), command(*bare, "--break", "rewards", "--size", "8")] == [1, 1]
     assert capsys.readouterr().out.count("not sound;") == 4  # in each run's line, and in the summary's
 
 
