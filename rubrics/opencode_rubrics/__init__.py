@@ -7,7 +7,7 @@ from rollout_sandbox.toolbox.command import CommandResult, run_command
 from rollout_sandbox.toolbox.files import read_file, upload_bundle, upload_content, upload_file
 from rollout_sandbox.toolbox.workdir import in_workdir, work_directory, workdir_of
 
-from opencode_rubrics.answer import AnswerConfig, AnswerRubric
+from opencode_rubrics.answer import AnswerConfig, AnswerRubric, answer_text
 from opencode_rubrics.code_problem import CodeTest, CodeTests
 from opencode_rubrics.code_tests import CodeTestsConfig, CodeTestsRubric
 from opencode_rubrics.environment_return import EnvironmentReturnConfig, EnvironmentReturnRubric
@@ -16,7 +16,7 @@ from opencode_rubrics.hybrid_math import HybridMathConfig, HybridMathRubric
 from opencode_rubrics.judge import JudgeRubric, JudgeRubricConfig
 from opencode_rubrics.registry import AnyRubricConfig, RubricGroup, RubricGroupConfig, live_rubric, rubrics_in_use
 from opencode_rubrics.remote_hybrid_math import RemoteHybridMathConfig, RemoteHybridMathRubric
-from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, cleanup, run_cleanup
+from opencode_rubrics.rubric import AnyTrace, Rubric, RubricConfig, RubricTask, cleanup, run_cleanup
 from opencode_rubrics.swe.problem import SweProblem
 from opencode_rubrics.swe_tests import SweTestsConfig, SweTestsRubric
 from opencode_rubrics.task_tests import TaskTestsConfig, TaskTestsRubric
@@ -47,6 +47,7 @@ __all__ = [
     "RubricConfig",
     "RubricGroup",
     "RubricGroupConfig",
+    "RubricTask",
     "SandboxFileError",
     "ScoringError",
     "SweProblem",
@@ -56,6 +57,7 @@ __all__ = [
     "TaskTestsRubric",
     "VerifyCommandsConfig",
     "VerifyCommandsRubric",
+    "answer_text",
     "cleanup",
     "in_workdir",
     "live_rubric",

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, cast
 
 import verifiers.v1 as vf
 from pydantic import TypeAdapter, ValidationError, field_serializer
@@ -41,6 +41,9 @@ from rollout_sandbox.toolbox.workdir import in_workdir
 from typing_extensions import TypeVar
 from verifiers.v1.errors import boundary
 from verifiers.v1.graph import MessageNode
+from verifiers.v1.state import StateT
+from verifiers.v1.task import ConfigT as TaskConfigT
+from verifiers.v1.task import DataT
 from verifiers.v1.types import AssistantMessage, UserMessage
 from verifiers.v1.utils.aio import run_shielded
 from verifiers.v1.utils.decorators import discover_decorated, invoke, mark, seed, unseed
@@ -77,7 +80,7 @@ class RubricConfig(BaseConfig):
         return value
 
 
-ConfigT = TypeVar("ConfigT", bound=RubricConfig)
+ConfigT = TypeVar("ConfigT", bound=RubricConfig, default=RubricConfig)
 FieldT = TypeVar("FieldT")
 HookT = TypeVar("HookT", bound=Callable[..., object])
 
@@ -118,14 +121,13 @@ class Rubric(Generic[ConfigT]):
     version: ClassVar[str] = ""
     """Another one where equal rollouts may score otherwise; empty is that of the package."""
 
-    def __init__(self, config: ConfigT) -> None:
-        self.config = config
+    def __init__(self, config: ConfigT | None = None) -> None:
+        self.config = cast(ConfigT, self.config_type()()) if config is None else config
 
     @classmethod
-    def config_type(cls) -> type[RubricConfig] | None:
-        """The config class this rubric is bound to (`Rubric[MyConfig]`); `None` if it is abstract."""
-        found: type[RubricConfig] | None = concrete_type(cls, RubricConfig)
-        return found
+    def config_type(cls) -> type[RubricConfig]:
+        """The config class that this rubric is bound to (`Rubric[MyConfig]`); one without has no options."""
+        return concrete_type(cls, RubricConfig) or RubricConfig
 
     @property
     def members(self) -> "Sequence[Rubric[Any]]":
@@ -206,6 +208,23 @@ class Rubric(Generic[ConfigT]):
 
     async def teardown(self) -> None:
         """Free what the rubric holds for the whole environment; called once, when the environment stops."""
+
+
+class RubricTask(vf.Task[DataT, StateT, TaskConfigT]):
+    """A task that its `rubric` scores, before rewards and metrics of the task's own and those plugged in by config."""
+
+    @property
+    def rubric(self) -> Rubric[Any]:
+        """The rubric: an attribute of the class will do, `live_rubric` where it holds what has to be torn down."""
+        raise NotImplementedError(f"{type(self).__name__} has no `rubric`: set the one that scores its tasks")
+
+    async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
+        """Record all rewards and metrics; none of a rollout whose setup ran out of time, which never had an agent."""
+        if self.scoring_deferred or trace.stop_condition == "setup_timeout":
+            return
+        await self.rubric.score(self.data, trace, runtime)
+        # By name: verifiers 0.4.0 has no deployment.
+        await invoke(super().score, {"trace": trace, "runtime": runtime, "deployment": deployment})
 
 
 def _runnable(rubric: object, kind: str, runtime: vf.Runtime | None) -> list[Any]:

@@ -7,7 +7,7 @@ scored.
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 import verifiers.v1 as vf
@@ -50,9 +50,9 @@ class VerifyCommandsConfig(BoundedRewardConfig):
 
 
 class VerifyPlan(BaseModel):
-    """Holds what this rubric reads of a task's data, whatever the class of that data."""
+    """Holds the commands of one task and how long each may take."""
 
-    model_config = ConfigDict(from_attributes=True, frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     verify: list[Annotated[str, StringConstraints(pattern=r"\S")]] = Field(min_length=1)
     """An empty command would always pass."""
@@ -68,10 +68,16 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
 
     version = "1"
 
+    def commands(self, task: vf.TaskData) -> Sequence[str]:
+        """The shell commands of a task; a subclass may make them from what else the task holds."""
+        found: Sequence[str] = getattr(task, "verify", None) or ()
+        return found
+
     async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
         """The `plan`; a `TaskError` if the task has no verify commands."""
+        found = {"verify": self.commands(task), "verify_timeout": getattr(task, "verify_timeout", None)}
         try:
-            return {"plan": VerifyPlan.model_validate(task)}
+            return {"plan": VerifyPlan.model_validate(found)}
         except ValidationError as error:
             raise vf.TaskError(f'rubric "verify-commands" needs a task with verify commands: {error}') from error
 
@@ -94,7 +100,7 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
 
     def longest(self, task: vf.TaskData) -> float:
         """Every command may take its whole time."""
-        return len(getattr(task, "verify", ())) * (getattr(task, "verify_timeout", None) or self.config.command_timeout)
+        return len(self.commands(task)) * (getattr(task, "verify_timeout", None) or self.config.command_timeout)
 
     def directory(self, trace: AnyTrace) -> str:
         """The directory in which the commands run."""

@@ -1,7 +1,6 @@
 """A rubric records like a task does, and tells errors from zeros."""
 
 import asyncio
-from typing import Any
 
 import pytest
 import verifiers.v1 as vf
@@ -135,11 +134,20 @@ async def test_a_teardown_that_fails_keeps_no_other_from_running(caplog: pytest.
     assert 'teardown of rubric "BadRubric" failed' in caplog.text
 
 
-class Nameless(Rubric[Any]):
-    pass
+class Plain(Rubric):
+    @vf.reward
+    async def told(self, trace: AnyTrace) -> float:
+        return float(bool(trace.last_reply))
 
 
-@pytest.mark.parametrize("ident", ["unknown", f"{__name__}:Nameless", f"{__name__}:ToyRubric"])
+async def test_a_rubric_without_options_needs_no_configuration_class() -> None:
+    for rubric in (Plain(), live_rubric(RubricConfig(type=f"{__name__}:Plain"))):
+        trace = trace_of(DATA, "yes")
+        await rubric.score(DATA, trace, None)
+        assert trace.reward == 1.0
+
+
+@pytest.mark.parametrize("ident", ["unknown", f"{__name__}:DATA", f"{__name__}:ToyRubric"])
 def test_a_rubric_that_cannot_be_found_by_its_config_is_refused(ident: str) -> None:
     with pytest.raises(LookupError, match='names no rubric with a "RubricConfig"'):
         live_rubric(RubricConfig(type=ident))

@@ -10,12 +10,19 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import verifiers.v1 as vf
-from opencode_rubrics import AnyRubricConfig, AnyTrace, EnvironmentReturnConfig, Rubric, cleanup, live_rubric
+from opencode_rubrics import (
+    AnyRubricConfig,
+    AnyTrace,
+    EnvironmentReturnConfig,
+    Rubric,
+    RubricTask,
+    cleanup,
+    live_rubric,
+)
 from opencode_runs.turns.kept import TurnRow
 from pydantic import Field, JsonValue, field_validator
 from rollout_sandbox.toolbox.scoring import not_the_agents
 from verifiers.v1.task import task_key
-from verifiers.v1.utils.decorators import invoke
 
 from opencode_simulation.episode import EpisodeSpec
 from opencode_simulation.hub import hub
@@ -73,7 +80,7 @@ class SimulationTaskData(vf.TaskData):
     """While its world's server starts: the rollout's id."""
 
 
-class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]):
+class SimulationTask(RubricTask[SimulationTaskData, vf.State, SimulationTaskConfig]):
     """One row of a `SimulationTaskset`."""
 
     config: SimulationTaskConfig
@@ -164,14 +171,6 @@ class SimulationTask(vf.Task[SimulationTaskData, vf.State, SimulationTaskConfig]
         from opencode_simulation.alone import WorldCheck  # an MCP client, half a second
 
         return WorldCheck(self, repeats, gold)
-
-    async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
-        """Record the rubric's rewards and metrics, and those plugged in by config."""
-        if self.scoring_deferred or trace.stop_condition == "setup_timeout":
-            return
-        await self.rubric.score(self.data, trace, runtime)
-        # By name: verifiers 0.4.0 has no deployment.
-        await invoke(super().score, {"trace": trace, "runtime": runtime, "deployment": deployment})
 
     @cleanup()
     async def forget_world(self, trace: AnyTrace | None) -> None:

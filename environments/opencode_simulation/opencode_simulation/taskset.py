@@ -63,7 +63,7 @@ class SimulationTasksetConfig(vf.TasksetConfig):
 
 
 class SimulationRow(BaseModel, extra="forbid", frozen=True):
-    """One episode: which world it starts from, and how the agent is asked."""
+    """One episode: how its world starts, and how the agent is asked."""
 
     id: str | None = None
     seed: Seed | None = None

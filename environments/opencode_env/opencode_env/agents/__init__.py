@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rollout_sandbox.compat import run_program
     from rollout_sandbox.confined import Bind
 
+    from opencode_env.agents.named.npm import agent_tree, npm_binds
     from opencode_env.agents.opencode import OpenCodeHarness, OpenCodeHarnessConfig
     from opencode_env.cli_agent.env import CliAgentEnv, CliAgentEnvConfig
     from opencode_env.cli_agent.features import Feature
@@ -35,7 +36,9 @@ __all__ = [
     "OpenCodeHarnessConfig",
     "Patience",
     "ProcessFence",
+    "agent_tree",
     "local_seat",
+    "npm_binds",
     "run_program",
 ]
 
@@ -51,7 +54,9 @@ _MODULES = {
     "OpenCodeHarnessConfig": "opencode_env.agents.opencode",
     "Patience": "opencode_env.cli_agent.rollout",
     "ProcessFence": "opencode_env.cli_agent.process_fence",
+    "agent_tree": "opencode_env.agents.named.npm",
     "local_seat": "opencode_env.cli_agent.seats",
+    "npm_binds": "opencode_env.agents.named.npm",
     "run_program": "rollout_sandbox.compat",
 }
 

@@ -14,6 +14,7 @@ from opencode_rubrics import (
     CodeTestsConfig,
     Rubric,
     RubricConfig,
+    RubricTask,
     SweTestsConfig,
     TaskTestsConfig,
     VerifyCommandsConfig,
@@ -28,7 +29,6 @@ from opencode_rubrics.task_tests import require_box
 from rollout_sandbox.toolbox.files import unpack_into
 from rollout_sandbox.toolbox.workdir import makes_workdir
 from verifiers.v1.task import task_key
-from verifiers.v1.utils.decorators import invoke
 
 from opencode_env.taskset.cells import read_rubric
 from opencode_env.taskset.config import OpenCodeTaskConfig, OpenCodeTasksetConfig
@@ -39,7 +39,7 @@ from opencode_env.taskset.row import show_message_alone
 from opencode_env.taskset.task_folder import wait_until_healthy
 
 
-class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
+class OpenCodeTask(RubricTask[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
     """One row of an `OpenCodeTaskset`."""
 
     config: OpenCodeTaskConfig
@@ -118,20 +118,6 @@ class OpenCodeTask(vf.Task[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
             TaskError: the runtime is this machine itself, where a solution is not to be run.
         """
         return await gold_is_right(self, runtime)
-
-    async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
-        """Record the rubric's rewards and metrics, and those plugged in by config.
-
-        A rollout whose setup ran out of time never had an agent, so nothing of it is scored.
-
-        Raises:
-            TaskError: a reward or metric failed.
-        """
-        if self.scoring_deferred or trace.stop_condition == "setup_timeout":
-            return
-        await self.rubric.score(self.data, trace, runtime)
-        # By name: verifiers 0.4.0 has no deployment.
-        await invoke(super().score, {"trace": trace, "runtime": runtime, "deployment": deployment})
 
 
 # verifiers bounds the task parameter by `Task` without arguments, whose invariant config excludes every subclass.

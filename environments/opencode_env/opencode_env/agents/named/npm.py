@@ -133,7 +133,8 @@ def node_tree() -> NpmTree:
 def agent_tree(
     name: str, *packages: str, programs: Mapping[str, str] | None = None, links: Mapping[str, str] | None = None
 ) -> NpmTree:
-    """The tree of an agent, behind the `npm` of the sandbox; arguments as the fields of `NpmTree`."""
+    """The tree of an agent, behind the `npm` of the sandbox; arguments as the fields of `NpmTree`. Each package is an
+    exact `name@version`; `links` say at which absolute path inside a path of the tree is found."""
     shown = {f"{node.NODE_BIN_DIR}/npm": "npm", **(links or {})}
     return NpmTree(name, packages, shown, {"npm": _program("npm.sh"), **(programs or {})})
 
@@ -183,8 +184,17 @@ async def harness_binds(harness: Harness[Any], agents: NpmAgents = NPM_AGENTS) -
             version = str(getattr(harness.config, "version"))  # noqa: B009
             if not version[:1].isdigit():
                 raise HarnessError(f"--env.agent.harness.version {version} names no one release: give its number")
-            return [await asyncio.to_thread(make_tree, tree) for tree in (node_tree(), agent(version))]
+            return await npm_binds(agent(version))
     return []
+
+
+async def npm_binds(tree: NpmTree) -> list[Bind]:
+    """Make Node.js and an agent's tree where they are not made yet; returns how the sandbox shows both.
+
+    Raises:
+        HarnessError: npm or curl is missing, the download failed, or the processor has no Node.js.
+    """
+    return [await asyncio.to_thread(make_tree, one) for one in (node_tree(), tree)]
 
 
 def make_tree(tree: NpmTree) -> Bind:
