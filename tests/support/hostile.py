@@ -49,7 +49,7 @@ from opencode_runs.report.exporting import _markdown
 from opencode_runs.report.masking import Masker
 from opencode_runs.report.packing import cut_masked
 from opencode_runs.traces.record import parse_line
-from opencode_runs.trainable.inspection import canonical
+from opencode_runs.trainable.inspection import hashable
 from opencode_search import text_of
 from opencode_search.search_endpoint import _listed
 from opencode_simulation.plain_json import given_arguments, observation_json
@@ -453,6 +453,6 @@ READERS = [
     Reader("printable", lambda text: printable(text) + printable_json(text), on_loop=False),
     Reader("short", short, on_loop=False),
     Reader("trainable", lambda line: parse_line(line), _traced, on_loop=False),
-    Reader("canonical", canonical, on_loop=False),
+    Reader("hashable", hashable, on_loop=False),
 ]
 """By the names that stand in failures."""

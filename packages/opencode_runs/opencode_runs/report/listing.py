@@ -21,7 +21,7 @@ from opencode_runs.report.packing import as_json
 from opencode_runs.traces.reading import READ_BYTES, Parsed, Run, TraceFile, TraceReader, parsed
 from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, ErrorRecord, TraceRecord, tokens_used
 from opencode_runs.trainable.findings import Report, TraceFigures
-from opencode_runs.trainable.inspection import InspectedEpisode, Inspection, Inspector
+from opencode_runs.trainable.inspection import InspectedEpisode, Inspection, inspected
 
 MAX_PROCESSES = 4
 """Each takes memory."""
@@ -180,37 +180,31 @@ class ListedEpisode:
     rows: list[TryRow]
 
 
-class Lister:
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self._runs = runs
-        self._inspector = Inspector()
-
-    def read(self, chunk: Chunk) -> list[Parsed[ListedEpisode]]:
-        found: list[Parsed[ListedEpisode]] = []
-        rows: list[TryRow] = []
-        file = self._runs[chunk.run].file
-        for line in _lines(file, chunk):
-            size, episode = parsed(line)
-            if episode is None or isinstance(episode, LineError):
-                found.append((size, episode))
-                continue
-            tried = tries(episode)
-            inspected = self._inspector.inspect(file, episode)
-            listed = _rows(episode, tried, inspected, chunk.run)
-            found.append((size, ListedEpisode(episode.id, RatedEpisode.of(episode, tried), inspected, listed)))
-            rows += listed
-        # Mostly there is nothing to mask, which is seen at once for all rows.
+def read_chunk(file: TraceFile, chunk: Chunk) -> list[Parsed[ListedEpisode]]:
+    """Read the lines of a file that begin in a part of it, and list their episodes."""
+    found: list[Parsed[ListedEpisode]] = []
+    rows: list[TryRow] = []
+    for line in _lines(file, chunk):
+        size, episode = parsed(line)
+        if episode is None or isinstance(episode, LineError):
+            found.append((size, episode))
+            continue
+        tried, inspection = tries(episode), inspected(file, episode)
+        listed = _rows(episode, tried, inspection, chunk.run)
+        found.append((size, ListedEpisode(episode.id, RatedEpisode.of(episode, tried), inspection, listed)))
+        rows += listed
+    # Mostly there is nothing to mask, which is seen at once for all rows.
+    masker = Masker()
+    masker.json(b"\n".join([row.text for row in rows]))
+    for row in rows if masker.counts else ():
         masker = Masker()
-        masker.json(b"\n".join([row.text for row in rows]))
-        for row in rows if masker.counts else ():
-            masker = Masker()
-            row.text = masker.json(row.text)
-            row.masked = masker.counts or None
-        return found
+        row.text = masker.json(row.text)
+        row.masked = masker.counts or None
+    return found
 
 
-def _rows(episode: EpisodeRecord, tried: Tries, inspected: InspectedEpisode, run: int) -> list[TryRow]:
-    by_trace = {id(trace): found for trace, (found, _) in zip(episode.traces, inspected.traces, strict=True)}
+def _rows(episode: EpisodeRecord, tried: Tries, inspection: InspectedEpisode, run: int) -> list[TryRow]:
+    by_trace = {id(trace): found for trace, (found, _) in zip(episode.traces, inspection.traces, strict=True)}
     rows = []
     for trace, outcome in tried:
         said: dict[str, Any] = {
@@ -294,7 +288,7 @@ def _lines(file: TraceFile, chunk: Chunk) -> Iterator[bytes]:
 
 
 def list_run(run: Run, number: int, threshold: float, workers: Workers) -> Listing:
-    """Read a run once; `workers` do what `Lister.read` does.
+    """Read a run once; `workers` do what `read_chunk` does.
 
     Raises:
         BadInputError: the run cannot be read as traces of this schema.

@@ -30,13 +30,13 @@ from opencode_runs.progress import Progress
 from opencode_runs.report.listing import (
     Chunk,
     ListedRollout,
-    Lister,
     Listing,
     TryRow,
     Workers,
     by_interest,
     list_run,
     processors,
+    read_chunk,
 )
 from opencode_runs.report.masking import RULES, Masker
 from opencode_runs.report.packing import Batch, LineToPack, PackedRollout, PackedText, Packer, SpaceLeft, as_json, pack
@@ -113,10 +113,10 @@ def write_page(
     Raises:
         BadInputError: a run cannot be read as traces of this schema.
     """
-    lister, packer = Lister(runs), Packer()
+    packer = Packer()
 
     def work(item: Chunk | Batch) -> Any:
-        return lister.read(item) if isinstance(item, Chunk) else packer.write(item)
+        return read_chunk(runs[item.run].file, item) if isinstance(item, Chunk) else packer.write(item)
 
     if processes is None:
         processes = processors() if sum(run.file.size for run in runs) >= WORTHWHILE else 1

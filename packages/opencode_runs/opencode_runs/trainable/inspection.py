@@ -10,7 +10,7 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -153,11 +153,6 @@ def _arguments(text: object) -> object:
         return text
 
 
-def canonical(value: object) -> str:
-    """A value as text that is the same for equal values."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=True)
-
-
 def hashable(value: object) -> Hashable:
     """A value of JSON as one that can be hashed, and is the same for equal values: a tenth of the cost of its text."""
     if type(value) is str or value is None:
@@ -168,10 +163,6 @@ def hashable(value: object) -> Hashable:
     if isinstance(value, list | tuple):
         return tuple(value) if {*map(type, value)} <= {int, float} else tuple(map(hashable, value))
     return (type(value).__name__, repr(value))
-
-
-_END = 100
-"""Characters or tokens of a long answer's ends, by which it is told from others of its moment."""
 
 
 @dataclass(slots=True)
@@ -240,87 +231,42 @@ def _said(node: TokenNode) -> Hashable:
 
 
 def _moment(node: TokenNode) -> int:
-    """Return what no other answer has: when it was, and what it is, of which its ends tell enough."""
-    message, tokens = node.message, node.token_ids
-    text = message.get("content") if type(message) is dict else None
-    said: Hashable
-    if type(text) is str and len(text) > 2 * _END:
-        rest = {name: value for name, value in message.items() if name != "content"}
-        said = (len(text), text[:_END], text[-_END:], hashable(rest))
-    else:
-        said = hashable(message)
-    ends = (len(tokens), *tokens[:_END], *tokens[-_END:]) if tokens else None
-    return hash((node.timestamp, said, ends))
+    """Return what no other answer has: when it was, and what it is."""
+    return hash((node.timestamp, hashable([node.message, node.token_ids])))
 
 
 _COMPARED = (*SETTINGS, "min_tokens", "chat_template_kwargs")
-MAX_KNOWN = 4000
-"""Of what rollouts say, kept to be said again."""
 Note = tuple[str, int, str]
 """An aspect of a rollout, a hash of its value, and what is said of it: of a long one only its number is."""
-Notes = tuple[int, list[Note]]
-"""What a rollout, or a trace of it, says of its group: a hash of the whole, and its parts."""
 
 
-@dataclass
-class NoteCache:
-    """Holds what rollouts say of their groups; most of a group say the same, which is worked out once."""
-
-    _known: dict[int, list[Note]] = field(default_factory=dict)
-
-    def of(self, episode: EpisodeRecord) -> list[Notes]:
-        """Return what a rollout says; of what failed nothing trains, so that it may differ."""
-        told = [self._noted([episode.task, episode.env, episode.task_data, episode.task_hash], _notes, episode)]
-        for trace in episode.traces:
-            if trace.ok and not trace.wrong_types:
-                told.append(self._noted((trace.seat, trace.trainable), _seat_notes, trace))
-            if trace.ok and trace.trainable and episode.ok:
-                weights = [(name, reward.weight) for name, reward in trace.rewards.items() if reward is not None]
-                told.append(self._noted([trace.seat, trace.model, trace.sampling], _settings_notes, trace))
-                task = [trace.seat, trace.task_key, trace.task_data, trace.task_hash, weights]
-                told.append(self._noted(task, _task_notes, trace))
-        return told
-
-    def _noted(self, values: Sequence[Any], notes: Callable[[Any], Iterator[Note]], source: Any) -> Notes:
-        whole = hash(hashable(values))
-        if whole not in self._known:
-            if len(self._known) >= MAX_KNOWN:
-                self._known.clear()
-            self._known[whole] = list(notes(source))
-        return whole, self._known[whole]
-
-
-def _notes(episode: EpisodeRecord) -> Iterator[Note]:
+def notes_of(episode: EpisodeRecord) -> Iterator[Note]:
+    """Yield what a rollout says of its group; of what failed nothing trains, so that it may differ."""
     yield _note("tasks", episode.task)
     yield _note("environments", episode.env)
     yield from _content_notes("contents of the task", episode.task_data, episode.task_hash)
-
-
-def _seat_notes(trace: TraceRecord) -> Iterator[Note]:
-    yield _note(f'answers to whether seat "{trace.seat}" trains', trace.trainable)
-
-
-def _settings_notes(trace: TraceRecord) -> Iterator[Note]:
-    seat = f'of seat "{trace.seat}"'
-    yield _note(f"models {seat}", trace.model)
-    for name in _COMPARED:
-        yield _note(f"values of {name} {seat}", (trace.sampling or {}).get(name))
-
-
-def _task_notes(trace: TraceRecord) -> Iterator[Note]:
-    seat = f'of seat "{trace.seat}"'
-    yield _note(f"tasks {seat}", trace.task_key)
-    yield from _content_notes(f"contents of the task {seat}", trace.task_data, trace.task_hash)
-    for name, reward in trace.rewards.items():
-        if reward is not None:
-            yield _note(f'weights of the reward "{name}" {seat}', reward.weight)
+    for trace in episode.traces:
+        if not trace.ok or trace.wrong_types:
+            continue
+        yield _note(f'answers to whether seat "{trace.seat}" trains', trace.trainable)
+        if not trace.trainable or not episode.ok:
+            continue
+        seat = f'of seat "{trace.seat}"'
+        yield _note(f"models {seat}", trace.model)
+        for name in _COMPARED:
+            yield _note(f"values of {name} {seat}", (trace.sampling or {}).get(name))
+        yield _note(f"tasks {seat}", trace.task_key)
+        yield from _content_notes(f"contents of the task {seat}", trace.task_data, trace.task_hash)
+        for name, reward in trace.rewards.items():
+            if reward is not None:
+                yield _note(f'weights of the reward "{name}" {seat}', reward.weight)
 
 
 def _content_notes(aspect: str, data: Any, content_hash: str | None) -> Iterator[Note]:
     """A row's number and the hash that covers it may change from run to run, also within one that was resumed."""
     row = data.get("idx") if isinstance(data, dict) else None
     rest = {name: value for name, value in data.items() if name != "idx"} if isinstance(data, dict) else data
-    yield _note(aspect, canonical(rest), said="")
+    yield _note(aspect, rest, said="")
     if content_hash is not None:
         yield _note(f"hashes of row {row}: {aspect}", content_hash)
 
@@ -328,9 +274,8 @@ def _content_notes(aspect: str, data: Any, content_hash: str | None) -> Iterator
 def _note(aspect: str, value: Any, said: str | None = None) -> Note:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # one number, however it is spelled
-    known = hash((value,) if value is None or isinstance(value, str) else canonical(value))
     # Thousands of rollouts have the same few of them, also on their way to another process.
-    return sys.intern(aspect), known, sys.intern(f"{value}") if said is None else said
+    return sys.intern(aspect), hash(hashable(value)), sys.intern(f"{value}") if said is None else said
 
 
 @dataclass
@@ -344,17 +289,8 @@ class Group:
     """Rollouts of each task that the run was asked for."""
     rollouts: int = 0
     traces: list[TraceFigures] = field(default_factory=list)
-    _values: dict[str, dict[int, str]] = field(default_factory=dict)
-    """The values that each aspect has in the group."""
-    _alike: set[int] = field(default_factory=set)
-
-    def note(self, told: Iterable[Notes]) -> None:
-        """Take up what a rollout says; equal notes once."""
-        for whole, notes in told:
-            if whole not in self._alike:
-                self._alike.add(whole)
-                for aspect, known, said in notes:
-                    self._values.setdefault(aspect, {}).setdefault(known, said)
+    values: dict[str, dict[int, str]] = field(default_factory=dict)
+    """The values that each aspect has in the group, by their hashes."""
 
     def figures(self) -> GroupFigures:
         """The figures of the group; gives each of its traces that train its advantage.
@@ -377,7 +313,7 @@ class Group:
     def flaws(self, figures: GroupFigures) -> Iterator[tuple[Flaw, str]]:
         if figures.spread == 0:
             yield Flaw.NO_SPREAD, f"{self.task}: every reward is {figures.mean_reward:g}, of {_rollouts(self.rollouts)}"
-        for aspect, values in self._values.items():
+        for aspect, values in self.values.items():
             if len(values) > 1:
                 named = [value for value in values.values() if value]
                 told = f"{len(values)} {aspect}{': ' if named else ''}{', '.join(named)}"
@@ -399,15 +335,15 @@ def inspect(
 ) -> Report:  # fmt: skip
     """Return what a trainer would get from the runs at `paths`; of prime-rl's runs, the training rollouts are read.
 
-    `max_tokens` and `vocabulary` are those of `Inspector`, `allowed` that of `Inspection`.
+    `max_tokens` and `vocabulary` are those of `inspected`, `allowed` that of `Inspection`.
 
     Raises:
         BadInputError: a path is not a run, or a file cannot be read as traces of this schema.
     """
     reading = TraceReader(lines_of)
-    inspector, inspection = Inspector(max_tokens, vocabulary), Inspection(allowed)
+    inspection = Inspection(allowed)
     for file, episode in reading.episodes(find_trace_files(paths, "train")):
-        inspection.add(file, inspector.inspect(file, episode))
+        inspection.add(file, inspected(file, episode, max_tokens=max_tokens, vocabulary=vocabulary))
     return inspection.report(reading.runs)
 
 
@@ -419,27 +355,24 @@ class InspectedEpisode:
     env: str
     """Empty where a trainer named the group."""
     task: str
-    told: list[Notes]
+    told: list[Note]
     traces: list[tuple[TraceFigures, TraceIdentity | None]]
     """Identities are those of a trace that would train; None of the others."""
 
 
-@dataclass
-class Inspector:
-    """Inspects episodes, each by itself. Its fields say what is known of the trainer."""
+def inspected(
+    file: TraceFile, episode: EpisodeRecord, *, max_tokens: int | None = None, vocabulary: int | None = None
+) -> InspectedEpisode:
+    """Return what is found of an episode; whether it stands twice, and its advantages, its run alone can tell.
 
-    max_tokens: int | None = None
-    """What it cuts a sample to (its `seq_len`); None = it is not known."""
-    vocabulary: int | None = None
-    """How many tokens its model's vocabulary has; None = it is not known."""
-    _telling: NoteCache = field(default_factory=NoteCache)
-
-    def inspect(self, file: TraceFile, episode: EpisodeRecord) -> InspectedEpisode:
-        """Return what is found of an episode; whether it stands twice, and its advantages, its run alone can tell."""
-        key, env = episode.group_id or episode.task or "", "" if episode.group_id else episode.env
-        found = InspectedEpisode(key, env, episode.called, self._telling.of(episode), [])
-        found.traces += [_trace(file, episode, trace, self, found) for trace in episode.traces]
-        return found
+    Args:
+        max_tokens: what the trainer cuts a sample to (its `seq_len`); None = it is not known.
+        vocabulary: how many tokens its model's vocabulary has; None = it is not known.
+    """
+    key, env = episode.group_id or episode.task or "", "" if episode.group_id else episode.env
+    found = InspectedEpisode(key, env, episode.called, [*notes_of(episode)], [])
+    found.traces += [_trace(file, episode, trace, found, max_tokens, vocabulary) for trace in episode.traces]
+    return found
 
 
 @dataclass
@@ -456,7 +389,8 @@ class Inspection:
         fresh = Group(file.path, found.group, found.task, file.settings.num_rollouts)
         group = self._groups.setdefault((file.path, found.env, found.group), fresh)
         group.rollouts += 1
-        group.note(found.told)
+        for aspect, known, said in found.told:
+            group.values.setdefault(aspect, {}).setdefault(known, said)
         for figures, marks in found.traces:
             if marks is not None and (repeated := self._repeats.found(marks)):
                 figures.findings[Flaw.REPEATED] = repeated
@@ -479,7 +413,12 @@ class Inspection:
 
 
 def _trace(
-    file: TraceFile, episode: EpisodeRecord, trace: TraceRecord, inspector: Inspector, group: InspectedEpisode
+    file: TraceFile,
+    episode: EpisodeRecord,
+    trace: TraceRecord,
+    group: InspectedEpisode,
+    max_tokens: int | None,
+    vocabulary: int | None,
 ) -> tuple[TraceFigures, TraceIdentity | None]:
     marks, broken = None, None
     samples, branches, forks = list[TrainedBranch](), 0, episode.noted_forks(trace)
@@ -505,7 +444,7 @@ def _trace(
         findings[Flaw.GRAPH] = broken
         unused = "its graph is broken"
     elif unused is None:
-        findings |= dict(flaws_of(trace, samples, max_tokens=inspector.max_tokens, vocabulary=inspector.vocabulary))
+        findings |= dict(flaws_of(trace, samples, max_tokens=max_tokens, vocabulary=vocabulary))
         marks = TraceIdentity.of(trace)
         if forks:
             findings[Flaw.FORKS] = _why_forked(trace, forks, again)
