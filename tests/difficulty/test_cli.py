@@ -124,7 +124,6 @@ def test_what_is_wrong_with_a_run_is_one_line(
         (["rate"], "required: RUN (see"),
         (["frobnicate"], "invalid choice"),
         (["rate", "x", "--threshold", "high"], "--threshold"),
-        (["rate", "x", "-k", "0"], "between 1 and 1000"),
         (["show", "nowhere.parquet"], "does not exist"),
         (["recommend", "x.parquet", "-G", "1"], "at least 2"),
         (["recommend", "x.parquet", "-G", "8", "-p", "1.5"], "between 0 and 1"),

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_runs.difficulty.rate import Band, Thresholds
 from opencode_runs.difficulty.rated import (
+    RatedFile,
     RecommendFigures,
-    open_rated,
     recommend,
     recommend_text,
     show,
@@ -38,14 +38,14 @@ def outcomes_file(path: Path, outcomes: list[tuple[int, int]]) -> Path:
 
 
 def recommended(path: Path, column: str = "avg_reward", **changes: Any) -> RecommendFigures:
-    return recommend(open_rated(path, column), **({"group": 8, "probability": 0.5} | changes))
+    return recommend(RatedFile(path, column), **({"group": 8, "probability": 0.5} | changes))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(rewards=st.lists(FLOATS, min_size=1, max_size=40))
 def test_every_row_is_in_one_band_and_every_rated_row_in_one_bin(tmp_path: Path, rewards: list[float | None]) -> None:
     path = rated_file(tmp_path / "rated.parquet", rewards)
-    answer = show(open_rated(path), Thresholds(0.2, 0.8), first=3)
+    answer = show(RatedFile(path), Thresholds(0.2, 0.8), first=3)
     rated = [reward for reward in rewards if reward is not None and not math.isnan(reward)]
     assert sum(band.rows for band in answer.bands.values()) == len(rewards) == answer.rows
     assert sum(answer.counts) == len(rated) == answer.rated
@@ -61,7 +61,7 @@ def test_every_row_is_in_one_band_and_every_rated_row_in_one_bin(tmp_path: Path,
 def test_split_keeps_every_row_once_in_its_band(tmp_path: Path, rewards: list[float | None]) -> None:
     path = rated_file(tmp_path / "rated.parquet", rewards)
     thresholds = Thresholds(0.2, 0.8)
-    split(open_rated(path), thresholds, tmp_path / "bands", force=True)
+    split(RatedFile(path), thresholds, tmp_path / "bands", force=True)
     found: Counter[str] = Counter()
     for band in Band:
         part = pq.read_table(tmp_path / "bands" / f"{band}.parquet")
@@ -74,7 +74,7 @@ def test_split_keeps_every_row_once_in_its_band(tmp_path: Path, rewards: list[fl
 
 
 def test_split_overwrites_nothing_without_force(tmp_path: Path) -> None:
-    rated = open_rated(rated_file(tmp_path / "rated.parquet", [0.5]))
+    rated = RatedFile(rated_file(tmp_path / "rated.parquet", [0.5]))
     (tmp_path / "bands").mkdir()
     (tmp_path / "bands" / "easy.parquet").write_text("precious")
     with pytest.raises(BadInputError, match="--force"):
@@ -85,7 +85,7 @@ def test_split_overwrites_nothing_without_force(tmp_path: Path) -> None:
 def test_split_never_writes_over_its_input(tmp_path: Path) -> None:
     path = rated_file(tmp_path / "hard.parquet", [0.5])
     with pytest.raises(BadInputError, match="is the input"):
-        split(open_rated(path), Thresholds(), tmp_path, force=True)
+        split(RatedFile(path), Thresholds(), tmp_path, force=True)
     assert pq.read_table(path).num_rows == 1
 
 
@@ -155,7 +155,7 @@ def test_what_is_no_column_of_numbers_in_a_parquet_file_is_one_clear_error(
     rated_file(tmp_path / "rated.parquet", [0.5], small_avg_reward=[0.5], label=["0.5"])
     (tmp_path / "text.parquet").write_text("hello")
     with pytest.raises(BadInputError, match=said):
-        open_rated(tmp_path / name, column)
+        RatedFile(tmp_path / name, column)
 
 
 @pytest.mark.parametrize("attempts", [1, 2])

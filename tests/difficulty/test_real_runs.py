@@ -19,7 +19,7 @@ import pytest
 from opencode_env.conformance.user_home import VF_EVAL
 from opencode_env.taskset.difficulty_join import JoinOptions, join
 from opencode_runs.difficulty.rate import SourceFigures, TaskFigures, figures, rate
-from opencode_runs.difficulty.rated import open_rated, recommend
+from opencode_runs.difficulty.rated import RatedFile, recommend
 
 from tests.difficulty.model_server import PlanServer
 from tests.report.reading import packed, written
@@ -170,7 +170,7 @@ def test_a_filtered_eval_runs_exactly_the_tasks_of_the_band(evals: Evals) -> Non
     assert not joined.unmatched_tasks.count
     assert pq.read_table(output)["avg_reward"].to_pylist() == [1.0, 0.5, 0.0, 0.5, 0.25]
 
-    band = recommend(open_rated(output), group=8, probability=0.6)
+    band = recommend(RatedFile(output), group=8, probability=0.6)
     assert (band.min_avg_reward, band.max_avg_reward) == (0.25, 0.5)
     evals.run(evals.questions("band", output, *band.flags.split()))
     everything, filtered = source(evals.folder / "all"), source(evals.folder / "band")

@@ -1,6 +1,5 @@
 """The command: which runs a path stands for, where the page goes, and how it watches."""
 
-import gc
 import json
 import subprocess
 import sys
@@ -67,7 +66,6 @@ def test_a_run_without_rollouts_is_a_page_and_no_run_is_written_over(
     for content in ("", "\n\n"):
         traces.write_text(content)
         assert written(tmp_path / "run", page=tmp_path / "page.html")["rows"] == []
-        assert gc.isenabled()
     monkeypatch.chdir(tmp_path)
     for place in (traces, "run/traces.jsonl"):
         assert main([str(tmp_path / "run"), "-o", str(place)]) == 2

@@ -87,12 +87,7 @@ def build_parser() -> Parser:
 
 _finite = checked(float, math.isfinite, "is not a finite number")
 _share = checked(float, lambda value: 0 < value < 1, "does not lie between 0 and 1")
-_positive = checked(int, lambda value: 1 <= value <= 1000, "does not lie between 1 and 1000")
 _group = checked(int, lambda value: value >= 2, "is too small: a group needs at least 2 attempts")
-
-
-def _ks(text: str) -> list[int]:
-    return sorted({_positive(part) for part in text.split(",")})
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -105,9 +100,6 @@ def _pair(text: str) -> tuple[str, str]:
 def _rate_options(parser: Parser) -> None:
     _add_runs(parser)
     parser.add_argument("--rows", type=whole, default=20, metavar="N", help="tasks to list (0: all; default 20)")
-    parser.add_argument(
-        "-k", type=_ks, metavar="K,...", help="show pass@k for these k (default 1,2,4,... up to the attempts)"
-    )
 
 
 def _join_options(parser: Parser) -> None:
@@ -198,7 +190,7 @@ def _rate(options: argparse.Namespace) -> None:
     from opencode_runs.difficulty.rate import figures, rate, rate_text
 
     rating = rate(options.runs, threshold=options.threshold, seat=options.seat)
-    answer = figures(rating, options.k)
+    answer = figures(rating)
     warn(line for run in answer.runs for line in run.warnings())
     warn([line for source in answer.sources for line in source.mixtures])
     if not rating.sources:
@@ -219,12 +211,12 @@ def _join(options: argparse.Namespace) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     from opencode_runs.difficulty.rate import Thresholds
-    from opencode_runs.difficulty.rated import open_rated, show, show_text, write_png
+    from opencode_runs.difficulty.rated import RatedFile, show, show_text, write_png
 
     if options.png is not None:
         check_output(options.png, force=options.force)
     thresholds = Thresholds(options.hard_below, options.easy_above)
-    answer = show(open_rated(options.rated, options.column), thresholds, first=options.rows)
+    answer = show(RatedFile(options.rated, options.column), thresholds, first=options.rows)
     if options.png is not None and answer.rated:
         write_png(answer, thresholds, options.png)
     print_answer(answer, show_text(answer), as_json=options.json)
@@ -234,18 +226,18 @@ def _show(options: argparse.Namespace) -> None:
 
 def _split(options: argparse.Namespace) -> None:
     from opencode_runs.difficulty.rate import Thresholds
-    from opencode_runs.difficulty.rated import open_rated, split
+    from opencode_runs.difficulty.rated import RatedFile, split
 
     thresholds = Thresholds(options.hard_below, options.easy_above)
-    answer = split(open_rated(options.rated, options.column), thresholds, options.output, force=options.force)
+    answer = split(RatedFile(options.rated, options.column), thresholds, options.output, force=options.force)
     lines = [f"{file.path}: {file.rows:,} rows ({file.condition})" for file in answer.files.values()]
     print_answer(answer, "\n".join(lines), as_json=options.json)
 
 
 def _recommend(options: argparse.Namespace) -> None:
-    from opencode_runs.difficulty.rated import open_rated, recommend, recommend_text
+    from opencode_runs.difficulty.rated import RatedFile, recommend, recommend_text
 
-    rated = open_rated(options.rated, options.column)
+    rated = RatedFile(options.rated, options.column)
     answer = recommend(rated, group=options.group_size, probability=options.probability)
     print_answer(answer, recommend_text(answer), as_json=options.json)
 

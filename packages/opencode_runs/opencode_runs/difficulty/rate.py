@@ -405,9 +405,9 @@ def default_ks(rating: Rating) -> list[int]:
     return [2**power for power in range(most.bit_length())]
 
 
-def figures(rating: Rating, ks: list[int] | None = None) -> RateFigures:
-    """Work out the figures of `rating`, with pass@k for `ks`, tasks ordered from hardest to easiest."""
-    ks = default_ks(rating) if ks is None else ks
+def figures(rating: Rating) -> RateFigures:
+    """Work out the figures of `rating`, with pass@k for `default_ks`, tasks ordered from hardest to easiest."""
+    ks = default_ks(rating)
     sources = [_source(source.env, source.model, rated, ks) for source, rated in sorted(rating.sources.items())]
     return RateFigures(threshold=rating.threshold, runs=rating.runs, sources=sources)
 

@@ -65,7 +65,16 @@ class RatedRow(NamedTuple):
 
 
 class RatedFile(ParquetInput):
-    def __init__(self, path: Path, column: str) -> None:
+    """A rated dataset with its difficulty column.
+
+    Raises:
+        BadInputError: no such file, not Parquet, no such column (the candidates are listed), or no numbers in it.
+        NothingUsableError: the file has no row.
+    """
+
+    def __init__(self, path: Path, column: str = REWARD_COLUMN) -> None:
+        if not path.is_file():
+            raise BadInputError(f'rated dataset "{path}" ' + ("is not a file" if path.exists() else "does not exist"))
         super().__init__(path, f'"{path}"')
         names = self.schema.names
         if column not in names:
@@ -109,18 +118,6 @@ class RatedFile(ParquetInput):
             values = [v for v in map(finite, batch.column(self.column).to_pylist()) if v is not None]
             low, high = min([low, *values]), max([high, *values])
         return low, high
-
-
-def open_rated(path: Path, column: str = REWARD_COLUMN) -> RatedFile:
-    """Open the Parquet file at `path` and find its difficulty `column`.
-
-    Raises:
-        BadInputError: no such file, not Parquet, no such column (the candidates are listed), or no numbers in it.
-        NothingUsableError: the file has no row.
-    """
-    if not path.is_file():
-        raise BadInputError(f'rated dataset "{path}" ' + ("is not a file" if path.exists() else "does not exist"))
-    return RatedFile(path, column)
 
 
 def one_line(error: BaseException) -> str:

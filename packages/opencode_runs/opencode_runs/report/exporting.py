@@ -13,8 +13,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, distribution, distributions, version
 from pathlib import Path
@@ -46,7 +45,7 @@ def export_atif(paths: list[Path], folder: Path) -> int:
     written = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for episode, trace in _traces(paths):
+        for episode, trace in _traces(find_runs(paths)):
             for found in _trajectories(episode, trace):
                 text = Masker().json(as_json(found))
                 name = re.sub(r"[^\w.-]", "_", str(found["trajectory_id"]))[-120:]
@@ -66,7 +65,7 @@ def print_markdown(paths: list[Path], wanted: str) -> None:
         NothingUsableError: no rollout has that id or task.
     """
     found, ids = None, []
-    for episode, trace in _traces(paths):
+    for episode, trace in _traces(find_runs(paths)):
         if wanted and (trace.id.startswith(wanted) or episode.id.startswith(wanted)):
             found = episode, trace
             break
@@ -120,8 +119,8 @@ def _fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def _traces(paths: list[Path]) -> Iterator[tuple[EpisodeRecord, TraceRecord]]:
-    for _, episode in TraceReader(lines_of).episodes([run.file for run in find_runs(paths)]):
+def _traces(runs: Sequence[Run]) -> Iterator[tuple[EpisodeRecord, TraceRecord]]:
+    for _, episode in TraceReader(lines_of).episodes([run.file for run in runs]):
         for trace in episode.traces:
             yield episode, trace
 
@@ -169,13 +168,11 @@ def _trajectories(episode: EpisodeRecord, trace: TraceRecord) -> Iterator[dict[s
 
 
 def _agent(trace: TraceRecord) -> dict[str, Any]:
-    info = trace.info.get("agent") if isinstance(trace.info, dict) else None
-    version = info.get("version") if isinstance(info, dict) else None
     offered = trace.tools if isinstance(trace.tools, list) else []
     tools = [tool for tool in offered if isinstance(tool, dict)]
     return {
         "name": str(trace.harness or trace.seat),
-        "version": str(version or "unknown"),
+        "version": trace.agent_version or "unknown",
         "model_name": trace.model,
         "tool_definitions": [
             tool
@@ -306,13 +303,9 @@ def write_bundle(run: Run, output: Path, *, max_mb: float) -> Counter[str]:
 
 def _played(run: Run) -> dict[str, object]:
     """Versions that the run itself names: of verifiers, and of its agent as configured and as it ran."""
-    config = saved_config(run.file.path)
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        pinned = None if config is None else json.loads(config.read_bytes())["env"]["agent"]["harness"].get("version")
-        for _, episode in TraceReader(lines_of).episodes([run.file]):
-            for trace in episode.traces:
-                ran = trace.info.get("agent", {}).get("version") if isinstance(trace.info, dict) else None
-                return {"verifiers": trace.verifiers, "agent": trace.harness, "pinned": pinned, "ran": ran}
+    for _, trace in _traces([run]):
+        pinned = run.file.settings.agent_version
+        return {"verifiers": trace.verifiers, "agent": trace.harness, "pinned": pinned, "ran": trace.agent_version}
     return {}
 
 

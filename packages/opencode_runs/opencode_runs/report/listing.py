@@ -17,7 +17,7 @@ from typing import Any, Self
 from opencode_runs.difficulty.rate import Attempt, RatedEpisode, RateFigures, Rating, Tries, figures, tries
 from opencode_runs.errors import LineError, WorkerDiedError
 from opencode_runs.report.masking import Masker
-from opencode_runs.report.packing import as_json
+from opencode_runs.report.packing import LineToPack, as_json
 from opencode_runs.traces.reading import READ_BYTES, Parsed, Run, TraceFile, TraceReader, parsed
 from opencode_runs.traces.record import BranchOrigin, EpisodeRecord, ErrorRecord, TraceRecord, tokens_used
 from opencode_runs.trainable.findings import Report, TraceFigures
@@ -147,13 +147,10 @@ class TryRow:
 
 @dataclass(slots=True)
 class ListedRollout:
-    """An episode of a run: where its line stands, its rows, and what a trainer makes of its traces."""
+    """An episode of a run: its line, and its rows."""
 
-    run: Run
-    start: int
-    size: int
+    line: LineToPack
     rows: list[TryRow]
-    figures: list[TraceFigures]
 
 
 @dataclass
@@ -305,7 +302,8 @@ def list_run(run: Run, number: int, threshold: float, workers: Workers) -> Listi
     for file, episode in reading.episodes([run.file]):
         rating.count(episode.rated, file.settings.model)
         found = inspection.add(file, episode.inspected)
-        rollouts.append(ListedRollout(run, *reading.place, episode.rows, found))
+        line = LineToPack(file.path, *reading.place, [row.id for row in episode.rows], found)
+        rollouts.append(ListedRollout(line, episode.rows))
     return Listing(figures(rating), inspection.report(reading.runs), rollouts)
 
 

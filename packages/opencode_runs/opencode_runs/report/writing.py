@@ -5,7 +5,6 @@ head, which stands before them, is known.
 """
 
 import base64
-import gc
 import hashlib
 import html
 import json
@@ -39,7 +38,7 @@ from opencode_runs.report.listing import (
     read_chunk,
 )
 from opencode_runs.report.masking import RULES, Masker
-from opencode_runs.report.packing import Batch, LineToPack, PackedRollout, PackedText, Packer, SpaceLeft, as_json, pack
+from opencode_runs.report.packing import Batch, PackedRollout, PackedText, Packer, SpaceLeft, as_json, pack
 from opencode_runs.traces.reading import Run, saved_config
 from opencode_runs.turns.tree import TreeRollout, tree_of
 
@@ -121,10 +120,10 @@ def write_page(
     if processes is None:
         processes = processors() if sum(run.file.size for run in runs) >= WORTHWHILE else 1
     with _temporary_file() as chunks:
-        with Workers(processes, work) as workers, _without_collection():
+        with Workers(processes, work) as workers:
             found = [list_run(run, number, threshold, workers) for number, run in enumerate(runs)]
             rollouts = [rollout for one in found for rollout in one.rollouts]
-            page = Page(SpaceLeft(int(max_mb * 1e6), sum(rollout.size for rollout in rollouts)))
+            page = Page(SpaceLeft(int(max_mb * 1e6), sum(rollout.line.size for rollout in rollouts)))
             _write_rollouts(page, chunks, by_interest(rollouts), workers)
         index = {
             "written": datetime.now(UTC).isoformat(timespec="seconds"), "threshold": threshold,
@@ -167,18 +166,6 @@ def _temporary_file() -> Iterator[IO[bytes]]:
         raise BadInputError(f"{said}; TMPDIR can name a folder with room for the page") from error
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Run without Python's search for cycles: rows pile up, hold none, and would be searched again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[ListedRollout], workers: Workers) -> None:
     batches: list[list[ListedRollout]] = []
     start = 0
@@ -190,18 +177,14 @@ def _write_rollouts(page: Page, out: IO[bytes], rollouts: list[ListedRollout], w
 
     def batch(number: int) -> Batch:
         # What is under way takes its share of the room and of the lines.
-        places = [
-            LineToPack(one.run.file.path, one.start, one.size, [row.id for row in one.rows], one.figures)
-            for one in batches[number]
-        ]
-        return Batch(places, rooms[_settled(number)])
+        return Batch([one.line for one in batches[number]], rooms[_settled(number)])
 
     with Progress("writing rollouts", len(rollouts), "rollouts") as progress:
         for one, found in zip(batches, workers.results(len(batches), batch, _settled), strict=False):
             for rollout, written in zip(one, found, strict=True):
                 number = page.take(out, written) if misses < MISSES else None
                 misses = 0 if number is not None else misses + 1
-                page.room.lines -= rollout.size
+                page.room.lines -= rollout.line.size
                 for row in rollout.rows:
                     row.detail = number
                 progress.update(1)

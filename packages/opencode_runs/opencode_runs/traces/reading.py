@@ -35,6 +35,7 @@ class RunSettings(BaseModel, protected_namespaces=()):
     num_rollouts: int | None = None
     """Rollouts of each task; None if the run does not say."""
     retries: Any = Field(None, validation_alias=AliasPath("env", "retries"))
+    agent_version: str | None = Field(None, validation_alias=AliasPath("env", "agent", "harness", "version"))
     keep: Path | None = Field(None, validation_alias=AliasPath("env", "turns", "keep"))
     """Where it kept turns."""
     taskset: dict[str, Any] = Field(default_factory=dict, validation_alias=AliasPath("env", "taskset"))

@@ -62,13 +62,6 @@ def _with_nan(values: Any) -> Any:
     return [math.nan if value is None else value for value in values] if isinstance(values, list) else values
 
 
-def _numbers(values: object, validate: Callable[[object], Any]) -> Any:
-    try:
-        return validate(values)
-    except ValidationError:
-        return validate(_with_nan(values))
-
-
 _Label = Annotated[str | None, BeforeValidator(_text)]
 _OURS = WrapValidator(_if_ours)
 
@@ -244,7 +237,7 @@ class KeptLogprobs(LinePart):
 
     node: int
     tokens: list[str] | None = None
-    logprobs: Annotated[list[float], WrapValidator(_numbers)]
+    logprobs: Annotated[list[float], BeforeValidator(_with_nan)]
 
 
 class UsageRecord(msgspec.Struct, gc=False):
@@ -358,6 +351,7 @@ class TraceRecord(LinePart):
     kept: Annotated[tuple[KeptLogprobs, ...] | None, _OURS] = Field(
         None, validation_alias=AliasPath("info", "logprobs"), strict=False
     )
+    agent_version: Annotated[str | None, _OURS] = Field(None, validation_alias=AliasPath("info", "agent", "version"))
     sub_trace: Annotated[str | None, _OURS] = Field(None, validation_alias=AliasPath("info", "rlm", "sub_trace"))
     """The trace of the agent's sub calls, if it made any."""
     _wrong_types: str = PrivateAttr("")
