@@ -129,20 +129,14 @@ def bits(value: Fraction) -> int:
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
-def add(left: Fraction, right: Fraction) -> Fraction:
-    _bounded(bits(left) + bits(right))
-    return left + right
+def _of_two(operation: Callable[[Fraction, Fraction], Fraction]) -> Callable[[Fraction, Fraction], Fraction]:
+    """Return an operation that is refused where its result may be too long."""
 
+    def bounded(left: Fraction, right: Fraction) -> Fraction:
+        _bounded(bits(left) + bits(right))
+        return operation(left, right)
 
-def multiply(left: Fraction, right: Fraction) -> Fraction:
-    _bounded(bits(left) + bits(right))
-    return left * right
-
-
-def divide(left: Fraction, right: Fraction) -> Fraction:
-    if right == 0:
-        raise Undefined("division by zero")
-    return multiply(left, 1 / right)
+    return bounded
 
 
 def power(base: Fraction, exponent: Fraction) -> Fraction:
@@ -170,13 +164,10 @@ def root(value: Fraction, order: int) -> Fraction:
 
 
 def _integer_root(value: int, order: int) -> int:
-    if order == 2:
-        found = math.isqrt(value)
-    elif value.bit_length() > _MAX_ROOT_BITS:
+    if value.bit_length() > _MAX_ROOT_BITS:
         raise Inexact
-    else:
-        with mp.workprec(value.bit_length() + 64):
-            found = int(mp.nint(mp.root(value, order)))
+    with mp.workprec(value.bit_length() + 64):
+        found = int(mp.nint(mp.root(value, order)))
     if found**order != value:
         raise Inexact
     return found
@@ -189,10 +180,10 @@ def _whole(*values: Fraction, most: int | None = None) -> list[int]:
 
 
 _EXACT: dict[str, Callable[..., Fraction]] = {
-    "add": lambda *terms: reduce(add, terms),
+    "add": lambda *terms: reduce(_of_two(operator.add), terms),
     "negate": operator.neg,
-    "multiply": multiply,
-    "divide": divide,
+    "multiply": _of_two(operator.mul),
+    "divide": _of_two(operator.truediv),
     "power": power,
     "factorial": lambda value: Fraction(math.factorial(*_whole(value, most=_MAX_FACTORIAL))),
     "double_factorial": lambda value: Fraction(math.prod(range(_whole(value, most=_MAX_FACTORIAL)[0], 1, -2))),
