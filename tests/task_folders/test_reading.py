@@ -123,7 +123,7 @@ def test_what_cannot_be_honoured_is_refused_by_its_name(folder: Path, toml: str,
         folder_task(folder)
 
 
-@pytest.mark.parametrize("name", ["environment/docker-compose.yaml", "environment/compose.yml", "tests/compose.yaml"])
+@pytest.mark.parametrize("name", ["environment/docker-compose.yaml", "tests/docker-compose.yaml"])
 def test_compose_is_refused_with_a_way_out(folder: Path, name: str) -> None:
     (folder / name).write_text("services: {}\n")
     with pytest.raises(DatasetError, match=r"several containers.*taskset `harbor`"):
