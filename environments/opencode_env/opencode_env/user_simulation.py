@@ -70,11 +70,8 @@ class UserSimulationConfig(BaseConfig):
 
 
 def asked_user(task: Task[Any, Any, Any]) -> AskedUser | None:
-    """The user that the task's row asks for, in a field of its own or among its other columns.
-
-    Raises:
-        TaskError: the value cannot be played.
-    """
+    """The user that the task's row asks for, in a field of its own or among its other columns; a `TaskError` where it
+    cannot be played."""
     value = getattr(task.data, COLUMN, None) or getattr(task.data, "info", {}).get(COLUMN)
     if not value:
         return None
@@ -111,19 +108,13 @@ class PlayedUser:
         self._side = side
 
     async def open(self) -> str | None:
-        """Return what the user says to a greeting that only the user hears.
-
-        Raises:
-            EnvError: its model failed, or said nothing.
-        """
+        """Return what the user says to a greeting that only the user hears; an `EnvError` where its model failed, or
+        said nothing."""
         return await self._said("Hello! How can I help you?", EnvError)
 
     async def answer(self, reply: str) -> str | None:
-        """Return what the model says.
-
-        Raises:
-            EnvError: it failed; a `BrokenUserError` where the agent's words can be the reason.
-        """
+        """Return what the model says; where it failed, an `EnvError`, or a `BrokenUserError` if the agent's words can
+        be the reason."""
         return await self._said(reply or "(The assistant has nothing to say.)", BrokenUserError)
 
     async def _said(self, heard: str, refused: type[EnvError]) -> str | None:
@@ -168,11 +159,7 @@ class UserHarness(Harness[HarnessConfig]):
         mcp_urls: dict[str, str],
         data: TaskData,
     ) -> ProgramResult:
-        """Have the model say one thing to the conversation so far.
-
-        Raises:
-            HarnessError: it was not answered; who serves the calls knows why.
-        """
+        """Have the model say one thing to the conversation so far; a `HarnessError` where it was not answered."""
         system, prompt = self.resolve_prompt(data)
         said = [] if prompt is None or isinstance(prompt, str) else [message_to_wire(message) for message in prompt]
         messages = [{"role": "system", "content": system}, *said]

@@ -29,11 +29,8 @@ class ListenConfig(BaseConfig):
     """The most that one connection may send at once."""
 
     def token(self) -> str | None:
-        """The token that callers must send; None = none.
-
-        Raises:
-            ValueError: the file cannot be read, or holds none that a header may.
-        """
+        """The token that callers must send; None = none. A `ValueError` where the file cannot be read, or holds none
+        that a header may."""
         if self.token_file is None:
             token = os.environ.get(TOKEN_VARIABLE)
         else:

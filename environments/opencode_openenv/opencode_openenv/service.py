@@ -111,11 +111,8 @@ class RolloutService:
         self._stopping = False
 
     async def run(self, arguments: Mapping[str, Any]) -> RolloutResult:
-        """One rollout, waited for; when the caller is cancelled, it is ended behind them.
-
-        Raises:
-            ValueError: wrong arguments.
-        """
+        """One rollout, waited for; when the caller is cancelled, it is ended behind them. A `ValueError` for wrong
+        arguments."""
         spec = self._read(arguments)
         endpoint = self._endpoint(spec)
         if self._stopping:

@@ -180,11 +180,8 @@ _TOLD = {
 
 
 def read_arguments(arguments: Mapping[str, Any]) -> RolloutSpec:
-    """The rollout that a caller asks for; an argument of None stands for its default.
-
-    Raises:
-        ValueError: wrong arguments; the message says what is wrong with each.
-    """
+    """The rollout that a caller asks for; an argument of None stands for its default. A `ValueError` says what is wrong
+    with each argument."""
     try:
         return RolloutSpec.model_validate({name: value for name, value in arguments.items() if value is not None})
     except ValidationError as error:

@@ -219,10 +219,7 @@ class Episode:
 
     async def start(self) -> JsonValue:
         """Make the world, reset it, take the steps again that came before; the first observation as the agent sees it.
-
-        Raises:
-            WorldError: it could not be made or reset, or gave something else than before.
-        """
+        A `WorldError` where it could not be made or reset, or gave something else than before."""
         async with self._lock:
             try:
                 shown: JsonValue = await self._timed(self._played.first(self._spec.seed, self._spec.config))

@@ -103,11 +103,8 @@ class EnvironmentWorld(World):
         return observation
 
     def step(self, action: Any) -> Step:
-        """Parse the action and take it.
-
-        Raises:
-            InvalidAction: `parse_action` refused it, in the manner of these hooks with a ValueError or the like.
-        """
+        """Parse the action and take it. `parse_action` refuses it, in the manner of these hooks, with a ValueError or
+        the like."""
         try:
             wanted = next(iter(inspect.signature(self.parse_action).parameters), "")
             # Where only a text is parsed, any other action is one for `step_environment` already.
@@ -186,11 +183,7 @@ class Trajectory(BaseModel):
 
 
 def trajectory_of(trace: "AnyTrace") -> Trajectory:
-    """The trajectory of a finished rollout.
-
-    Raises:
-        ValueError: the rollout had no simulated world.
-    """
+    """The trajectory of a finished rollout; a `ValueError` where it had no simulated world."""
     ledger = ledger_of(trace.info)
     if ledger is None:
         raise ValueError(f"trace {trace.id} has no simulated world (no trace.info['simulation'])")

@@ -172,11 +172,8 @@ class Hub:
         changed(ledger)
 
     async def open_shared(self, rollout: str, group: str) -> None:
-        """Have the shared servers of `group` reset a world for an open rollout.
-
-        Raises:
-            WorldError: it could not be reset, or no server came up in time.
-        """
+        """Have the shared servers of `group` reset a world for an open rollout; a `WorldError` where none came up in
+        time, or it could not be reset."""
         played, shared = self._rollouts[rollout], self._groups[group]
         coming = _RECONNECT_SECONDS if shared.lost else _SERVER_SECONDS
         answering = _SERVER_SECONDS + played.spec.step_timeout
@@ -199,11 +196,8 @@ class Hub:
         return played is not None and played.over
 
     async def finish(self, rollout: str) -> Ledger:
-        """Close a rollout's world and return its whole ledger.
-
-        Raises:
-            WorldError: the world failed at any time, or its server died.
-        """
+        """Close a rollout's world and return its whole ledger; a `WorldError` where the world failed at any time, or
+        its server died."""
         played = self._rollouts[rollout]
         seconds = _SERVER_SECONDS + 3 * played.spec.step_timeout  # the step that is being taken, `finish` and `close`
         for server in played.playing:

@@ -47,11 +47,8 @@ _SNAPSHOT = TypeAdapter(list[ListedTool])
 
 
 async def list_tools(offering: Offering) -> list[ListedTool]:
-    """The tools that something offers, in its order.
-
-    Raises:
-        ValueError: it cannot be found or read, or does not answer; the message says what to write.
-    """
+    """The tools that something offers, in its order; a `ValueError` that says what to write where it cannot be found or
+    read, or does not answer."""
     if isinstance(offering, Path):
         return _read_snapshot(offering)
     if isinstance(offering, str):

@@ -30,9 +30,8 @@ _ECHO = 80
 def given_arguments(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
     """Return what an agent gave, before a tool can change it.
 
-    Raises:
-        InvalidAction: it holds what JSON cannot say, such as NaN, or a world which shows it again would seem to fail:
-            it is nested deep, or holds a picture.
+    It is an `InvalidAction` where it holds what JSON cannot say, such as NaN, or a world which shows it again would
+    seem to fail: it is nested deep, or holds a picture.
     """
     try:
         given = {name: _checked(value, _AROUND + _ECHO) for name, value in arguments.items()}

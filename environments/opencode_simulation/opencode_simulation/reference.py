@@ -126,11 +126,8 @@ def world_name(world: type[World]) -> str:
 
 
 def find_world(reference: str) -> type[World]:
-    """The world class of a shipped world's name or of `module:Class`.
-
-    Raises:
-        ValueError: there is none; the message says what to write.
-    """
+    """The world class of a shipped world's name or of `module:Class`; a `ValueError` that says what to write where
+    there is none."""
     module, _, name = SAMPLES.get(reference, reference).partition(":")
     if not name:
         raise ValueError(f'there is no world "{reference}": shipped are {", ".join(SAMPLES)}; or write "module:Class"')

@@ -93,11 +93,8 @@ class SimulationRow(BaseModel, extra="forbid", frozen=True):
 
 
 def read_rows(path: Path, config_keys: Collection[str] = ()) -> Iterator[SimulationRow]:
-    """The rows of a JSONL file, or of a JSON array; `config_keys` are what the world can be configured with.
-
-    Raises:
-        DatasetError: there is no such file, or a row is wrong; the message names it.
-    """
+    """The rows of a JSONL file, or of a JSON array; `config_keys` are what the world can be configured with. A
+    `DatasetError` names the row that is wrong."""
     if not path.is_file():
         raise DatasetError(
             f'dataset "{path}": there is no such file; a simulation reads one file, JSONL or a JSON array'
@@ -173,11 +170,7 @@ class SimulationTaskset(vf.Taskset[SimulationTask, SimulationTasksetConfig]):  #
         return [SimulationToolset(server_config(config.task))] if config.task.server == "shared" else []
 
     def load(self) -> Iterator[SimulationTask]:
-        """Yield the tasks in the rows' order.
-
-        Raises:
-            DatasetError: the dataset cannot be read, or a row is wrong.
-        """
+        """Yield the tasks in the rows' order; a `DatasetError` where the dataset cannot be read, or a row is wrong."""
         if (turns := named_turns(self.config.dataset, SimulationTaskData)) is not None:
             yield from (SimulationTask(data, self.config.task) for data in turns)
             return

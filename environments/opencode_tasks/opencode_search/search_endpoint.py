@@ -89,9 +89,8 @@ class SearchEndpoint:
     async def search(self, query: str, count: int = MAX_RESULTS) -> str:
         """The results as a numbered list of title, address and snippet.
 
-        Raises:
-            SearchEndpointDown: neither this query nor ours was answered, however often both were asked.
-            ValueError: the query is refused, or comes too soon; the text is for the agent.
+        A `SearchEndpointDown` where neither this query nor ours was answered; a `ValueError` for the agent where the
+        query is refused, or comes too soon.
         """
         async with place(self._one_at_a_time):
             return await self._decided(query, min(max(count, 1), MAX_RESULTS))

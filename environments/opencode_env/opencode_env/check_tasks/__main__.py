@@ -46,9 +46,8 @@ _OWNER = "opencode_env.check_tasks"
 async def write_folder(env: CheckEnv, task: OpenCodeTask, root: Path) -> Path:
     """Write the task below `root`, in a directory of its id; one of that name is replaced.
 
-    Raises:
-        FolderError: the task is of another kind, or needs what Harbor's layout has no word for.
-        RolloutError: the untouched sandbox, from which its tests are taken, failed.
+    A `FolderError` where it is of another kind, or needs what Harbor's layout has no word for; a `RolloutError` where
+    the untouched sandbox failed from which its tests are taken.
     """
     problem = task.data.swe
     if problem is None:

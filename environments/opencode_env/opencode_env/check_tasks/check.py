@@ -160,12 +160,8 @@ class TaskSandbox:
     workdir: str
 
     async def score(self, task: Task[Any, Any, Any] | None = None) -> AnyTrace:
-        """End what runs for the agent, and score what is there now, on a trace of its own.
-
-        Raises:
-            RolloutError: it cannot be scored.
-            ScoringTimeout: it took longer than scoring may.
-        """
+        """End what runs for the agent, and score what is there now, on a trace of its own; a `RolloutError` where it
+        cannot be scored, a `ScoringTimeout` where that took longer than scoring may."""
         await self.fence.end()
         assert self.trace.agent is not None
         trace = trace_for(task or self.task, self.trace.agent.config)
@@ -192,11 +188,7 @@ class CheckEnv(CliAgentEnv[CliAgentEnvConfig], vf.Env[CliAgentEnvConfig]):
 
     @asynccontextmanager
     async def box(self, task: Task[Any, Any, Any], solution: Path | None = None) -> AsyncIterator[TaskSandbox]:
-        """A sandbox of the task, with its setup behind it; the confined one shows the directory of a `solution`.
-
-        Raises:
-            RolloutError: it did not start, or its setup failed.
-        """
+        """A sandbox of the task, with its setup behind it; the confined one shows the directory of a `solution`."""
         agent = self._episode_agents(ModelContext(model="none", client=EvalClientConfig()), [], None, None).agent
         if solution is not None:
             self._solutions[agent] = solution
@@ -277,11 +269,7 @@ class TaskCheck:
             self.findings.append(finding)
 
     async def run(self) -> None:
-        """Do all of it.
-
-        Raises:
-            RolloutError: the infrastructure failed.
-        """
+        """Do all of it; a `RolloutError` where the infrastructure failed."""
         for told in self._misfits():
             self._note("limits", told)
         try:

@@ -86,11 +86,8 @@ def _whole(node: MessageNode) -> dict[str, Any]:
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
-    """A state from bytes, with its nodes, calls and tools read, and those of the sub trace in it.
-
-    Raises:
-        ValueError: they are not a state.
-    """
+    """A state from bytes, with its nodes, calls and tools read, and those of the sub trace in it; a `ValueError` where
+    they are not a state."""
     state = unpack(data)
     kinds: dict[str, type[BaseModel]] = {"nodes": SeededNode, "calls": ModelCall, "tools": Tool}
     try:
@@ -147,11 +144,8 @@ class Continued:
 
     @classmethod
     def named(cls, row: TurnRow, versions: dict[str, str], runtime: str) -> "Continued":
-        """The turn that a dataset's row names, to be continued by what has these versions in a sandbox of this type.
-
-        Raises:
-            TaskError: it cannot be seen here, is another one, or cannot be continued.
-        """
+        """The turn that a dataset's row names, to be continued by what has these versions in a sandbox of this type; a
+        `TaskError` where it cannot be."""
         try:
             turn = read_turn(Path(row.kept_turn))
         except BadInputError as error:
@@ -162,11 +156,7 @@ class Continued:
 
     @classmethod
     def of(cls, turn: KeptTurn, versions: dict[str, str], runtime: str, *, resumed: bool = False) -> "Continued":
-        """A turn, if it can be continued.
-
-        Raises:
-            TaskError: it cannot.
-        """
+        """A turn, if it can be continued; else a `TaskError`."""
         if turn.unrestorable is not None or turn.session_id is None:
             raise TaskError(f"kept turn {turn.place} cannot be continued: {turn.unrestorable or 'it names no session'}")
         if turn.runtime != runtime:

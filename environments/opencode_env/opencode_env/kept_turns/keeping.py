@@ -413,11 +413,7 @@ def _finish(partial: Path, place: Path, manifest: KeptTurn, row: Mapping[str, An
 
 
 def require_keepable(config: TurnsConfig, runtime: Any, harness: Any, *, confined: bool) -> None:
-    """Refuse to keep turns where none could be restored.
-
-    Raises:
-        EnvError: the runtime or the harness is another one.
-    """
+    """Refuse (`EnvError`) to keep turns where none could be restored."""
     if config.keep is None:
         return
     kind = runtime_kind(runtime, confined=confined)
@@ -428,11 +424,8 @@ def require_keepable(config: TurnsConfig, runtime: Any, harness: Any, *, confine
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder for kept turns; what stands there may be taken up, so nobody else may write there.
-
-    Raises:
-        EnvError: it cannot be made, or others may write into it.
-    """
+    """Make the folder for kept turns; what stands there may be taken up, so nobody else may write there. An `EnvError`
+    where it cannot be made, or others may write."""
     try:
         status = private_directory(folder).stat()
     except OSError as error:
@@ -473,11 +466,7 @@ class KeptTurns(Feature):
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Make the folder, if turns are kept.
-
-        Raises:
-            EnvError: it cannot be made, or others may write into it.
-        """
+        """Make the folder, if turns are kept."""
         if self._options.keep is not None:
             self._disk = DiskUse(self._options.keep.absolute(), self._options.max_disk)
             await asyncio.to_thread(make_folder, self._disk.folder)
@@ -487,9 +476,8 @@ class KeptTurns(Feature):
     async def playing(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AsyncIterator[None]:
         """Hold the turns of a new rollout, where it has to do with any, until its end.
 
-        Raises:
-            EnvError: turns are to be kept, and none could be restored.
-            TaskError: the task names a turn that cannot be continued here.
+        An `EnvError` where turns are to be kept and none could be restored; a `TaskError` where the task names one that
+        cannot be continued here.
         """
         agent, confined = agents.agent, self._config.sandbox.confine
         runtime = agent.runtime_config

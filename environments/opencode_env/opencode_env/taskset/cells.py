@@ -122,9 +122,6 @@ def own_rubric(row: Row) -> dict[str, JsonValue] | None:
 
     A row chooses how it is scored, not whom this machine talks to: a dataset can come from anybody, and a judge's
     endpoint is sent the API key, or any other variable, that its configuration names.
-
-    Raises:
-        DatasetError: it has a `type` but is not a valid configuration, or names a judge's endpoint.
     """
     value = row.values.get(RUBRIC_COLUMN)
     if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
@@ -223,11 +220,7 @@ class Question:
 
 
 def read_question(row: Row, key: str) -> Question:
-    """The question in column `key`: text, or a list of messages.
-
-    Raises:
-        DatasetError: it is missing, empty, of another type, or a list that does not end with the user.
-    """
+    """The question in column `key`: text, or a list of messages that ends with the user's."""
     if row.get(key) is ABSENT:
         row.refuse(key, f"is missing; {nearest_name(key, row.values)}")
     value = row.cell(key)
@@ -266,11 +259,8 @@ def _surrounded(content: vf.MessageContent, before: str, after: str) -> vf.Messa
 
 def read_options(row: Row, key: str) -> dict[str, str] | None:
     """The options of a multiple-choice question by their letters: a list of texts, a table by letter or of the lists
-    `label` and `text`, or the text of one of them; by convention also in a column `choices` or in columns of their own.
-
-    Raises:
-        DatasetError: the column that was asked for by another name holds none.
-    """
+    `label` and `text`, or the text of one of them; by convention also in a column `choices` or in columns of their
+    own."""
     for value in (row.get(key), *((row.get("choices"), [*_own_columns(row).values()]) if key == "options" else ())):
         written = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
         found = literal(str(value)) if written else given_fields(value)
@@ -318,11 +308,7 @@ def _by_letter(found: object) -> dict[str, str] | None:
 
 def chosen_letter(row: Row, key: str, answer: str, options: Mapping[str, str], *, must: bool) -> str | None:
     """The letter of the right option, which column `key` names, by the option's own column too, or says as text, or
-    counts from 0; None if it does none of this.
-
-    Raises:
-        DatasetError: it fits several options; or none, but must, or seems to name one.
-    """
+    counts from 0; None if it does none of this, unless it `must` or seems to name one."""
     said = answer.strip()
     found = {a for a, text in options.items() if said in (a, text, f"({a})", f"{a}. {text}", f"({a}) {text}")}
     own = _own_columns(row)
@@ -346,11 +332,7 @@ def container_image(row: Row, key: str) -> str | None:
 
 
 def pictures(row: Row, key: str) -> list[vf.ImageUrlContentPart]:
-    """The pictures in the cell, in order; none if it is empty, absent or text.
-
-    Raises:
-        DatasetError: a picture has no data in the row, or is not a PNG, JPEG, GIF, WebP or BMP.
-    """
+    """The pictures (PNG, JPEG, GIF, WebP or BMP) in the cell, in order; none if it is empty, absent or text."""
     value = row.cell(key)
     if value is None or isinstance(value, str):
         return []

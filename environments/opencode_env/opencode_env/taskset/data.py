@@ -68,11 +68,8 @@ Data = TypeVar("Data", bound=TaskData)
 
 def named_turns(dataset: str | Path | None, kind: type[Data]) -> list[Data] | None:
     """The rows, of a kind that has a field `kept_turn`, of a folder of kept turns or a file that names some, those that
-    can be restored; None where the dataset is another one.
-
-    Raises:
-        DatasetError: one of them cannot be read, or none can be restored.
-    """
+    can be restored; None where the dataset is another one. A `DatasetError` where one cannot be read, or none can be
+    restored."""
     if dataset is None:
         return None
     place = Path(dataset)

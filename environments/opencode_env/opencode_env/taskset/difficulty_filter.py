@@ -45,11 +45,8 @@ class RewardRange:
     keep_unrated: bool
 
     def mask(self, ratings: Iterable[Any], origin: str, report: "FilterReport", *, first: int = 1) -> Mask:
-        """One boolean per value of Arrow arrays that follow each other, the first of which has row number `first`.
-
-        Raises:
-            DatasetError: the column holds something other than numbers.
-        """
+        """One boolean per value of Arrow arrays that follow each other, the first of which has row number `first`; a
+        `DatasetError` where something else than numbers is in the column."""
         masks = []
         low, high = floats([self.minimum, self.maximum])
         for column in ratings:
@@ -93,11 +90,7 @@ class FilterReport:
             self.tenths[int(found["values"])] += found["counts"]
 
     def finish(self, wanted: RewardRange, name: str) -> None:
-        """Log what was kept.
-
-        Raises:
-            DatasetError: nothing was.
-        """
+        """Log what was kept; a `DatasetError` where nothing was."""
         handled = "kept" if wanted.keep_unrated else "dropped"
         line = (
             f'dataset "{name}": {self.after} of {self.before} rows have "{wanted.key}" in '

@@ -106,12 +106,8 @@ class JoinFigures(BaseModel):
 def join(name: str, runs: Sequence[Path], output: Path, options: JoinOptions) -> JoinFigures:
     """Write the dataset `name` to the Parquet file `output`, with the figures of its tasks in `runs`.
 
-    Every row is written once; what found no partner on either side is counted and named.
-
-    Raises:
-        BadInputError: an input cannot be read, the output exists, a column would be replaced, or it is not said
-            which of several models is meant.
-        NothingUsableError: no row matches any task.
+    Every row is written once; what found no partner on either side is counted and named. A `BadInputError` says what to
+    change; a `NothingUsableError`, that no row matches any task.
     """
     check_output(output, force=options.force)
     config = column_options(find_trace_files(runs, "eval"), options.taskset)

@@ -215,11 +215,8 @@ def task_directories(folder: Path) -> list[Path]:
 
 
 def read_folder(directory: Path, root: Path, number: int) -> Row:
-    """The row of one task directory; its id is the directory's path below `root`.
-
-    Raises:
-        DatasetError: something is missing, outside of the directory, or cannot be honoured.
-    """
+    """The row of one task directory; its id is the directory's path below `root`. A `DatasetError` where something is
+    missing, outside of the directory, or cannot be honoured."""
     name = directory.name if directory == root else directory.relative_to(root).as_posix()
     _inside(directory, CONFIG_FILE)
     declared = read_declaration(directory)

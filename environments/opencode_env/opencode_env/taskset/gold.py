@@ -63,13 +63,9 @@ class GoldSolution:
 def gold_of(
     data: Any, rubric: str, answer_path: str | None, column: str | None, directory: Path | None
 ) -> GoldSolution | None:
-    """The gold solution of a task's data, an `OpenCodeTaskData`, or directory; None where there is none. `rubric` is
-    the `type` of the rubric that scores it, `answer_path` the file that this reads, if it reads one; without a column
-    of the option's, `GOLD_COLUMNS` are looked for.
-
-    Raises:
-        GoldError: the column holds something else than a solution.
-    """
+    """The gold solution of a task's data, an `OpenCodeTaskData`, or directory; None where there is none, a `GoldError`
+    where the column holds something else. `rubric` is the `type` of the rubric that scores it, `answer_path` the file
+    that this reads, if it reads one; without a column of the option's, `GOLD_COLUMNS` are looked for."""
     for script in [] if directory is None else [directory / name for name in _SCRIPTS]:
         if script.is_file():
             where = script.parent if script.parent != directory else None
@@ -150,11 +146,8 @@ def trace_for(task: Task[Any, Any, Any], seat: vf.AgentConfig) -> AnyTrace:
 async def apply_gold(
     gold: GoldSolution, runtime: vf.Runtime, trace: AnyTrace, workdir: str, answer_path: str | None, seconds: float
 ) -> None:
-    """Do in the sandbox what solves the task, as the agent's user; the answer becomes the last reply, too.
-
-    Raises:
-        GoldError: a part of it failed or ran out of time.
-    """
+    """Do in the sandbox what solves the task, as the agent's user; the answer becomes the last reply, too. A
+    `GoldError` where a part of it failed or ran out of time."""
     if gold.directory is not None:
         if brought := (await runtime.run(["test", "-d", SOLUTION], {})).exit_code != 0:
             await unpack_new(runtime, pack_directory(gold.directory), SOLUTION, vf.TaskError)
@@ -196,11 +189,8 @@ _SECONDS = 3600.0
 
 
 async def gold_is_right(task: Any, runtime: vf.Runtime) -> bool | None:
-    """Whether an `OpenCodeTask`'s gold solution scores 1 here, as `vf-validate` asks; None where its row has none.
-
-    Raises:
-        TaskError: the runtime is this machine, or the column holds no solution.
-    """
+    """Whether an `OpenCodeTask`'s gold solution scores 1 here, as `vf-validate` asks; None where its row has none. A
+    `TaskError` where the runtime is this machine, or the column holds no solution."""
     sandbox = abilities_of(runtime)
     if sandbox.is_this_machine and not sandbox.can_end_agent:
         raise vf.TaskError(

@@ -119,12 +119,8 @@ class RowMapper:
         self._warned = False
 
     def task_data(self, row: Row) -> OpenCodeTaskData:
-        """The task data of `row`.
-
-        Raises:
-            DatasetError: the question is missing, a cell has the wrong type, there is nothing to score it by, a
-                cell is nested too deeply for a trace, or an id occurs twice.
-        """
+        """The task data of `row`; a `DatasetError` where it has no question, nothing to score it by, an id a second
+        time, or a cell of the wrong type or too deep for a trace."""
         try:
             return self._mapped(row)
         except (RecursionError, ValidationError) as error:

@@ -466,10 +466,8 @@ def _columns(rows: list[Row]) -> list[str]:
 def read_rows(config: OpenCodeTasksetConfig, *, asked: Mapping[str, str] | None = None) -> Iterator[Row]:
     """The rows that `config` selects, in the dataset's order, read as they are asked for.
 
-    `asked` are the columns that must exist, by option, where they are not those of `config`.
-
-    Raises:
-        DatasetError: there is no such dataset or column, a file cannot be read, or no row is left.
+    `asked` are the columns that must exist, by option, where they are not those of `config`. A `DatasetError` where
+    there is no such dataset or column, a file cannot be read, or no row is left.
     """
     parts: Iterable[DatasetPart] | None = find_local_parts(config)
     if config.skip_unsupported and not any(isinstance(part, TaskFolders) for part in parts or ()):
@@ -530,11 +528,8 @@ _SUFFIXES = ", ".join(_FORMATS)
 
 
 def find_local_parts(config: OpenCodeTasksetConfig) -> list[DatasetPart] | None:
-    """The parts of the configured dataset, or `None` if it is one on the Hub.
-
-    Raises:
-        DatasetError: the path does not exist, or an option does not apply to what is there.
-    """
+    """The parts of the configured dataset, or `None` if it is one on the Hub; a `DatasetError` where the path does not
+    exist, or an option does not apply to what is there."""
     path, split = _local_path(config), config.dataset_split
     if path is None:
         return None

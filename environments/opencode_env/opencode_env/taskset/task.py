@@ -81,11 +81,8 @@ class OpenCodeTask(RubricTask[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
         return {} if self.data.folder is None else dict(self.data.folder.env)
 
     async def setup(self, trace: AnyTrace, runtime: vf.Runtime) -> None:
-        """Run the row's setup commands in order, in the rollout's work directory; make a task directory's box ready.
-
-        Raises:
-            TaskError: a command failed or ran out of time; the message holds the end of its output.
-        """
+        """Run the row's setup commands in order, in the rollout's work directory; make a task directory's box ready. A
+        `TaskError` where a command failed or ran out of time, with the end of its output."""
         workdir = workdir_of(trace)
         folder, swe = self.data.folder, self.data.swe
         if self.data.tests is not None or swe is not None:
@@ -112,11 +109,7 @@ class OpenCodeTask(RubricTask[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
 
     async def validate(self, runtime: vf.Runtime) -> bool | None:
         """`vf-validate`: whether the row's gold solution, applied in `runtime` behind the setup, is rewarded with 1;
-        None where the row has none (see `opencode_env.check_tasks`).
-
-        Raises:
-            TaskError: the runtime is this machine itself, where a solution is not to be run.
-        """
+        None where the row has none (see `opencode_env.check_tasks`)."""
         return await gold_is_right(self, runtime)
 
 
@@ -125,12 +118,8 @@ class OpenCodeTaskset(vf.Taskset[OpenCodeTask, OpenCodeTasksetConfig]):  # type:
     """Tasks from a file, a folder, a saved dataset or the Hub; see `OpenCodeTasksetConfig`."""
 
     def load(self) -> Iterator[OpenCodeTask]:
-        """Yield the tasks in the dataset's order.
-
-        Raises:
-            DatasetError: the dataset cannot be found or read, a configured column does not exist, no row is
-                kept, or a row is bad.
-        """
+        """Yield the tasks in the dataset's order; a `DatasetError` where it cannot be found or read, a configured
+        column does not exist, a row is bad, or none is kept."""
         # Reading needs pyarrow and perhaps `datasets`, which env-server workers, that only get task data,
         # should not have to import.
         from opencode_env.taskset.sources import read_rows

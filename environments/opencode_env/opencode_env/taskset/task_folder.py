@@ -25,11 +25,7 @@ class Healthcheck(BaseModel, frozen=True, extra="ignore"):
 
 
 async def wait_until_healthy(runtime: vf.Runtime, check: Healthcheck, workdir: str) -> None:
-    """Return once the command has passed.
-
-    Raises:
-        TaskError: it failed `retries` times after the start period.
-    """
+    """Return once the command has passed; a `TaskError` where it failed `retries` times after the start period."""
     started, failures = time.monotonic(), 0
     while True:
         starting = time.monotonic() - started < check.start_period_sec

@@ -120,11 +120,8 @@ _OTHER_FORM = (
 
 
 def read_backends(path: Path) -> BackendFile:
-    """Read a YAML or JSON file; where its values are of the right types, it is also looked whether they go together.
-
-    Raises:
-        BackendFileError: it cannot be used; the message names each line.
-    """
+    """Read a YAML or JSON file; where its values are of the right types, it is also looked whether they go together. A
+    `BackendFileError` names each line that is wrong."""
     document = BackendDocument(path)
     directory = path.resolve().parent
     wrong: list[tuple[_Place, str]]

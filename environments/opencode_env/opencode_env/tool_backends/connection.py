@@ -100,11 +100,8 @@ class BackendServer:
 
 @contextlib.asynccontextmanager
 async def connected(name: str, server: BackendServer, call_timeout: float) -> AsyncIterator["BackendConnection"]:
-    """Connect to a server and ask for its tools; the connection ends on exit.
-
-    Raises:
-        ToolsetError: the server cannot be reached, or does not speak MCP.
-    """
+    """Connect to a server and ask for its tools; the connection ends on exit. A `ToolsetError` where it cannot be
+    reached, or does not speak MCP."""
     ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     leave = asyncio.Event()
 
@@ -144,11 +141,8 @@ class BackendConnection:
     _answered: float = field(default_factory=time.monotonic)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
-        """Call a tool; what the server has against the call is a result that says so.
-
-        Raises:
-            ToolsetError: the server did not answer in time, or the connection is gone.
-        """
+        """Call a tool; what the server has against the call is a result that says so. A `ToolsetError` where it did not
+        answer in time, or the connection is gone."""
         try:
             result = await (self._proxy or self._called)(tool, arguments)
         except ToolsetError:
@@ -299,11 +293,7 @@ class ServerProgram:
 
 @contextlib.asynccontextmanager
 async def piped(command: ServerProgram) -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    """Start the program; it is ended on exit.
-
-    Raises:
-        OSError: it cannot be started.
-    """
+    """Start the program (an `OSError` where it cannot be started); it is ended on exit."""
     process = await asyncio.create_subprocess_exec(
         *command.argv,
         stdin=asyncio.subprocess.PIPE,

@@ -41,11 +41,7 @@ class BackendTools(Feature):
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Hold the backends that all rollouts share.
-
-        Raises:
-            ToolsetError: one did not start.
-        """
+        """Hold the backends that all rollouts share; a `ToolsetError` where one did not start."""
         if self._backends is None:
             yield
             return

@@ -80,12 +80,8 @@ class StdioServer(BackendServer):
 
 @contextlib.asynccontextmanager
 async def program(backend: BackendServerConfig, file: BackendFile) -> AsyncIterator[StdioServer]:
-    """The program of a `local_program`, which starts when it is connected to.
-
-    Raises:
-        ToolsetError: its directory cannot be made.
-        SandboxError: bubblewrap does not work here.
-    """
+    """The program of a `local_program`, which starts when it is connected to; a `SandboxError` where bubblewrap does
+    not work here."""
     async with work_directory(backend, file.directory) as directory:
         log = directory / "stderr.log"
         with log.open("w") as stderr:
@@ -111,11 +107,8 @@ def _command(
 
 @contextlib.asynccontextmanager
 async def work_directory(backend: BackendServerConfig, base: Path) -> AsyncIterator[Path]:
-    """A fresh directory that only this user can enter, with `data` in it; removed on exit.
-
-    Raises:
-        ToolsetError: the template cannot be copied.
-    """
+    """A fresh directory that only this user can enter, with `data` in it; removed on exit. A `ToolsetError` where the
+    template cannot be copied."""
     directory = Path(_prefix() + uuid.uuid4().hex)
     directory.mkdir(mode=0o700)
     try:
@@ -172,12 +165,8 @@ class HttpContainer(BackendServer):
 
 @contextlib.asynccontextmanager
 async def container(backend: BackendServerConfig, file: BackendFile) -> AsyncIterator[HttpContainer | StdioServer]:
-    """Start a container of a `local_docker`.
-
-    Raises:
-        ToolsetError: it does not start.
-        SandboxError: podman is not installed.
-    """
+    """Start a container of a `local_docker`; a `ToolsetError` where it does not start, a `SandboxError` without
+    podman."""
     async with AsyncExitStack() as stack:
         name = f"vf-{uuid.uuid4().hex}"
         directory = await asyncio.to_thread(engine.make_directory, name)

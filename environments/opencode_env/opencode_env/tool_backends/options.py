@@ -27,11 +27,8 @@ class BackendsConfig(BaseConfig):
         return self
 
     def require_below(self, tool_timeout: float) -> None:
-        """Refuse a limit of a call that an agent would never reach which waits `tool_timeout` seconds for a tool.
-
-        Raises:
-            ValueError: there are backends, and their `call_timeout` is not below it.
-        """
+        """Refuse (`ValueError`) a limit of a call that an agent would never reach which waits `tool_timeout` seconds
+        for a tool."""
         if self.file is not None and self.call_timeout >= tool_timeout:
             raise ValueError(
                 f"--env.backends.call-timeout {self.call_timeout:g} must be below "

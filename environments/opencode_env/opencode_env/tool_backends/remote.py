@@ -229,11 +229,8 @@ def _path(template: str, instance: Instance) -> str:
 async def remote_instance(
     backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: UndeletedInstances
 ) -> AsyncIterator[RemoteServer]:
-    """Have the API make an instance of a `remote_http_api`; it is deleted on exit, or noted as left over.
-
-    Raises:
-        ToolsetError: the API cannot be reached, refuses, or answers with something else.
-    """
+    """Have the API make an instance of a `remote_http_api`; it is deleted on exit, or noted as left over. A
+    `ToolsetError` where the API cannot be reached, refuses, or answers with something else."""
     inline, known = backend.remote_api_config_inline, file.config.global_remote_apis or {}
     config = inline or known[backend.remote_api_config_ref or ""]
     defaults = file.config.global_remote_api_defaults or RemoteApiDefaults()

@@ -96,11 +96,7 @@ class RolloutTools:
         """What verifiers hands to the harness."""
 
     async def start(self) -> None:
-        """Start every backend.
-
-        Raises:
-            ToolsetError: one did not start.
-        """
+        """Start every backend; a `ToolsetError` where one did not start."""
         instances = await all_started(list(self._backends.values()))
         for channel, instance in zip(self._channels.values(), instances, strict=True):
             channel.instance = instance
@@ -225,11 +221,7 @@ class ToolBackends:
         return bool(self._shared)
 
     async def start(self) -> None:
-        """Start the bridge and the shared backends.
-
-        Raises:
-            ToolsetError: one did not start.
-        """
+        """Start the bridge and the shared backends; a `ToolsetError` where one did not start."""
         logger.setLevel(self._file.config.log_level.upper())
         await self._bridge.start()
         await all_started([shared.instance for shared in self._shared])
@@ -302,11 +294,8 @@ async def starting(
     session: str,
     leftovers: UndeletedInstances,
 ) -> AsyncIterator[BackendConnection]:
-    """Start an instance; it is removed on exit, or one of the `leftovers`.
-
-    Raises:
-        ToolsetError: it did not start, or not in time.
-    """
+    """Start an instance; it is removed on exit, or one of the `leftovers`. A `ToolsetError` where it did not start in
+    time."""
     name = backend.backend_name_ref
     async with AsyncExitStack() as stack:
         server: BackendServer | None = None

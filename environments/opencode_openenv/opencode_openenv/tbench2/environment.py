@@ -180,11 +180,8 @@ class TaskEpisode:
             raise ValueError(f"{path!r} could not be written within {WRITE_FILE_SECONDS:g} s") from error
 
     async def evaluate(self) -> AnyTrace:
-        """Score what is in the sandbox; the reward and the run of the tests are on the trace.
-
-        Raises:
-            ScoringError: the tests give no verdict, in an untouched copy of the sandbox either.
-        """
+        """Score what is in the sandbox; the reward and the run of the tests are on the trace. A `ScoringError` where
+        the tests give no verdict, in an untouched copy of the sandbox either."""
         self.over = True
         await self.terminals.end_all()
         return await self._box.score()
@@ -297,9 +294,8 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
     def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Tbench2Observation:
         """Begin a task: `task_id` (or `task_name`), or `task_path` (or `path`) below the tasks' directory.
 
-        Raises:
-            ValueError: there is no such task, an option is unknown, or the task cannot be honoured here.
-            RolloutError: its sandbox could not be started or made ready.
+        A `ValueError` for wrong use, or a task that cannot be honoured here; a `RolloutError` where its sandbox could
+        not be made ready.
         """
         return submit(self._reset(episode_id, options)).result()
 
@@ -309,12 +305,8 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         return await asyncio.wrap_future(submit(self._reset(episode_id, options)))
 
     def step(self, action: Tbench2Action, timeout_s: float | None = None, **options: Any) -> Tbench2Observation:
-        """One action.
-
-        Raises:
-            ValueError: wrong use; the message names it.
-            RolloutError: the sandbox is gone, or nothing can be scored.
-        """
+        """One action; a `ValueError` for wrong use, a `RolloutError` where the sandbox is gone or nothing can be
+        scored."""
         return submit(self._step(action, timeout_s)).result()
 
     async def step_async(

@@ -87,11 +87,7 @@ def read_settings(
     mode: str | None = None,
     place: SandboxPlace | None = None,
 ) -> Tbench2Settings:
-    """The settings; `place` goes before `mode`.
-
-    Raises:
-        ValueError: a variable or argument means nothing; the message names it.
-    """
+    """The settings; `place` goes before `mode`. A `ValueError` names a variable or argument that means nothing."""
     mode = mode or os.environ.get("TB2_MODE") or "local"
     if mode not in MODES:
         raise ValueError(f"TB2_MODE is {mode!r}: write {', '.join(MODES)}")
