@@ -90,12 +90,8 @@ class ScriptedUser:
         """Why there is no further message, once there is none."""
         self._lines = iter(lines)
 
-    async def open(self) -> str | None:
-        """The first message of a conversation that no prompt opens."""
-        return await self.answer("")
-
-    async def answer(self, reply: str) -> str | None:
-        """Return what the user says to the agent's `reply`; None = the conversation is over."""
+    async def answer(self, reply: str | None) -> str | None:
+        """Return what the user says to the agent's `reply`, or first, to None; None = the conversation is over."""
         line = next(self._lines, None)
         return None if line is None or _wants_no_more(line) else line
 
@@ -107,17 +103,11 @@ class PlayedUser:
         self.ending = USER_STOP
         self._side = side
 
-    async def open(self) -> str | None:
-        """Return what the user says to a greeting that only the user hears; an `EnvError` where its model failed, or
-        said nothing."""
-        return await self._said("Hello! How can I help you?", EnvError)
-
-    async def answer(self, reply: str) -> str | None:
-        """Return what the model says; where it failed, an `EnvError`, or a `BrokenUserError` if the agent's words can
-        be the reason."""
-        return await self._said(reply or "(The assistant has nothing to say.)", BrokenUserError)
-
-    async def _said(self, heard: str, refused: type[EnvError]) -> str | None:
+    async def answer(self, reply: str | None) -> str | None:
+        """Return what the model says, first to a greeting that only the user hears. Where it failed, an `EnvError`, or
+        a `BrokenUserError` if the agent's words can be the reason."""
+        refused = EnvError if reply is None else BrokenUserError
+        heard = "Hello! How can I help you?" if reply is None else reply or "(The assistant has nothing to say.)"
         segment = await self._side.turn(heard)
         if segment.terminated:
             if (error := self._side.trace.last_error) is not None:
@@ -235,7 +225,7 @@ async def _exchange(talk: Interaction, user: User, max_turns: int) -> None:
     record = talk.trace.info[USER_RECORD]
     said: str | None = None
     if talk.trace.task.data.prompt is None:
-        said = await user.open()
+        said = await user.answer(None)
         if said is None:
             raise EnvError("the task has no prompt, and its user ended the conversation without a word")
         record["turns"] = 1

@@ -104,12 +104,10 @@ class OpenCodeEnvironment(MCPEnvironment):
 
     # OpenEnv finds the time limit of a call only where both of these are overridden.
     def step(self, action: Action, timeout_s: float | None = None, **options: Any) -> Observation:
-        """One action of a caller without an event loop."""
         found: Observation = super().step(action, timeout_s=timeout_s or _BY_ITSELF_SECONDS, **options)
         return found
 
     async def step_async(self, action: Action, timeout_s: float | None = None, **options: Any) -> Observation:
-        """List the tools or call one."""
         found: Observation = await super().step_async(action, timeout_s=timeout_s or _BY_ITSELF_SECONDS, **options)
         return found
 

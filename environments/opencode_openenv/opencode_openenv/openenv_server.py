@@ -168,7 +168,6 @@ class OpenEnvServer(Generic[ConfigT]):
             await _Server(settings_of(guarded, config), self._name, resources, guarded).serve()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve a connection, or the other program's start and end."""
         if scope["type"] != "lifespan":
             await self._guarded(scope, receive, send)
             return

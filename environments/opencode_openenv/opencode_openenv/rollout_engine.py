@@ -125,7 +125,6 @@ def _turn(
 
 
 def call_log(traces: Mapping[Role, AnyTrace]) -> str:
-    """The last calls, a line each, at most 2,000 characters."""
     lines = []
     calls = [(call, role) for role, trace in traces.items() for call in trace.calls]
     calls.sort(key=lambda entry: entry[0].time.end)
@@ -200,7 +199,6 @@ def _before(trace: AnyTrace, parent: int | None) -> tuple[list[int], int | None]
 
 
 def _request_and_response(call: ModelCall | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a turn says of its request and of the response."""
     if call is None:
         return {}, {}
     sampling = call.sampling.model_dump(exclude_none=True) if call.sampling else {}
@@ -209,7 +207,6 @@ def _request_and_response(call: ModelCall | None) -> tuple[dict[str, Any], dict[
 
 
 def result_of(spec: RolloutSpec, episode: Episode[Any, Any, Any]) -> RolloutResult:
-    """Return what an episode means to the caller."""
     result = RolloutResult(task_id=spec.task_id, mode=spec.mode)
     traces = {_role(trace): trace for trace in episode.traces}
     trace = traces.get("main")

@@ -41,7 +41,6 @@ class RunRolloutRubric(VerifyCommandsRubric):
     """Scores a `run_rollout`; without verify commands there is no reward."""
 
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
-        """Run the verify commands, if there are any."""
         if getattr(task, "verify", None):
             await super().score(task, trace, runtime)
 
@@ -166,7 +165,6 @@ class RolloutTask(OpenCodeTask):
                 raise vf.TaskError(told)
 
     async def score(self, trace: AnyTrace, runtime: vf.Runtime | None = None, deployment: Any = None) -> None:
-        """Run the verify commands, then keep the files of the work directory."""
         await super().score(trace, runtime, deployment)
         if runtime is not None and trace.stop_condition != "setup_timeout":
             texts, others = await left_files(runtime, WORKDIR)

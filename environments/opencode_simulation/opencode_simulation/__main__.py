@@ -28,7 +28,6 @@ _HELP = "a line calls a tool: NAME {JSON arguments}, or NAME VALUE where it has 
 
 
 async def play(world: WorldAlone, lines: TextIO, screen: TextIO) -> None:
-    """Play to the end of the episode or of `lines`."""
     async with Client(world.server()) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         screen.write(f"{_HELP}\n" + "".join(f"  {_usage(tool)}\n" for tool in tools.values()))
@@ -63,7 +62,6 @@ async def _answer(world: WorldAlone, client: Client, tools: dict[str, Tool], lin
 
 
 def _unseen(entry: LedgerEntry) -> str:
-    """Return what the agent would not see of a step."""
     end = " · the end" if entry.terminated or entry.truncated else ""
     return f"| reward {entry.reward:g}{end}" + (f" · {json.dumps(entry.info)}" if entry.info else "")
 

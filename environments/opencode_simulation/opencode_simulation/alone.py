@@ -15,7 +15,7 @@ import verifiers.v1 as vf
 from mcp.client.client import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
-from opencode_env.check_tasks.check import Kind, TaskFinding
+from opencode_env.check_tasks.check import Check
 from opencode_env.taskset.gold import GOLD_COLUMNS, trace_for
 from pydantic import JsonValue
 
@@ -90,7 +90,6 @@ _CLOSE = 1e-6
 
 
 def gold_calls(data: Any, column: str | None = None) -> Any:
-    """Return what a row has for its solution; None where it has none."""
     columns = (column,) if column else GOLD_COLUMNS
     return next((data.info[name] for name in columns if name in data.info), None)
 
@@ -132,32 +131,27 @@ async def played(task: Any, calls: Any) -> float:
     return float(trace.reward)
 
 
-class WorldCheck:
+class WorldCheck(Check):
     def __init__(self, task: vf.Task[Any, Any, Any], repeats: int, column: str | None) -> None:
+        super().__init__()
         self._task, self._repeats = task, repeats
         self._calls = gold_calls(task.data, column)
-        self.findings: list[TaskFinding] = []
-        self.untouched: list[float] = []
-        self.gold: list[float] = []
-
-    def _note(self, kind: Kind, told: str) -> None:
-        self.findings.append(TaskFinding(kind=kind, told=told))
 
     async def run(self) -> None:
         try:
             self.untouched = [await played(self._task, []) for _ in range(self._repeats)]
             if self._calls is None:
-                self._note("no-gold", "there is no gold solution to try: a list of tool calls in the row's info")
+                self.note("no-gold", "there is no gold solution to try: a list of tool calls in the row's info")
             elif not are_calls(self._calls):
-                self._note("no-gold", "the gold solution of a world is a list of {tool, arguments}")
+                self.note("no-gold", "the gold solution of a world is a list of {tool, arguments}")
             else:
                 self.gold = [await played(self._task, self._calls) for _ in range(self._repeats)]
         except (vf.RolloutError, ValueError) as error:
-            self._note("broken", f"{type(error).__name__}: {str(error)[-600:]}")
+            self.note("broken", f"{type(error).__name__}: {str(error)[-600:]}")
             return
         if self._calls != [] and max(self.untouched) > _CLOSE:
-            self._note("untouched-passes", f"an untouched world scores {max(self.untouched):g}, and not 0")
+            self.note("untouched-passes", f"an untouched world scores {max(self.untouched):g}, and not 0")
         if self.gold and max(self.gold) < 1 - _CLOSE:
-            self._note("gold-fails", f"the gold solution scores {max(self.gold):g}, and not 1")
+            self.note("gold-fails", f"the gold solution scores {max(self.gold):g}, and not 1")
         if len(set(self.untouched)) > 1 or len(set(self.gold)) > 1:
-            self._note("flaky", f"equal worlds score {self.untouched} untouched and {self.gold} with the gold solution")
+            self.note("flaky", f"equal worlds score {self.untouched} untouched and {self.gold} with the gold solution")

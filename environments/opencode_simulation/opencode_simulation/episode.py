@@ -34,7 +34,6 @@ from opencode_simulation.world import TOOL_NAME, Step, World, declared
 
 _Job = tuple[asyncio.Future[Any], Callable[[], Any]]
 Seen = tuple[Step, JsonValue]
-"""A step, and what the agent sees of it."""
 
 
 class PlayedWorld:

@@ -261,7 +261,6 @@ def _same(call: Any, entry: LedgerEntry) -> bool:
 
 
 def _shown(entry: LedgerEntry) -> str:
-    """An action in eval-protocol's way."""
     return f"{entry.tool}({entry.arguments})"
 
 

@@ -48,7 +48,6 @@ class ServerHello(BaseModel):
     port: int | None = None
     """Where the server of one rollout listens."""
     log: str | None = None
-    """The file to which it prints."""
 
 
 class WorldReport(BaseModel):
@@ -327,7 +326,6 @@ def last_words(log: str | None) -> str:
 
 
 async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer whoever comes that nobody is there."""
     try:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(5.0):

@@ -53,7 +53,6 @@ class Ledger(BaseModel):
     summary: LedgerSummary
 
     def add(self, entry: LedgerEntry) -> None:
-        """Take a step in, and bring the summary up to it."""
         self.steps.append(entry)
         whole = self.summary
         whole.total_reward += entry.reward

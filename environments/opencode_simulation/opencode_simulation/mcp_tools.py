@@ -30,7 +30,6 @@ _request: ContextVar[Request] = ContextVar("request")
 
 
 def offer_world(mcp: MCPServer[Any], world: type[World], find: Find) -> None:
-    """Register the world's tools and resources on `mcp`."""
     resources = declared(world, RESOURCE_URI)
 
     async def remember(ctx: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:

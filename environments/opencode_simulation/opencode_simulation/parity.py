@@ -37,7 +37,6 @@ class ListedTool(BaseModel):
     name: str
     description: str = ""
     parameters: dict[str, JsonValue]
-    """The JSON schema of its arguments."""
 
 
 Offering = type[World] | MCPServer[Any] | Server[Any] | Path | str
@@ -81,7 +80,6 @@ async def list_tools(offering: Offering) -> list[ListedTool]:
 
 
 def write_snapshot(tools: list[ListedTool], path: Path) -> None:
-    """Save tools as JSON that `list_tools` reads."""
     path.write_text(json.dumps([tool.model_dump() for tool in tools], indent=2, ensure_ascii=False) + "\n")
 
 
@@ -129,7 +127,6 @@ class Parameter:
 class Signature:
     description: str
     parameters: Mapping[str, Parameter]
-    """In the order in which they are listed."""
 
 
 def signature_of(tool: ListedTool, *, descriptions: bool = False) -> Signature:

@@ -60,7 +60,6 @@ def observation_json(value: Any) -> JsonValue:
 
 
 def text_of(observation: JsonValue) -> str:
-    """An observation as an agent reads it."""
     return observation if isinstance(observation, str) else json.dumps(observation, ensure_ascii=False)
 
 

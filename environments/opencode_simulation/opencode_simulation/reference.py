@@ -21,7 +21,6 @@ from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
 _LONGEST_NAME = 64
 """Characters of a tool's name that model endpoints take, the server's name before it included."""
 _HOOKS = ("reset", "step", "finish", "close", "format_observation")
-"""What is called of an episode."""
 _NO_METHODS = {staticmethod: "a static method", classmethod: "a class method", property: "a property"}
 
 
@@ -100,7 +99,6 @@ def _offered(kind: str, label: str, method: Callable[..., Any]) -> Iterator[str]
 
 
 def _told(thing: Any, problem: str) -> str:
-    """The problem behind its file and line, where those can be had."""
     inner = _inner(thing)
     code = getattr(inspect.unwrap(inner) if callable(inner) else inner, "__code__", None)
     if code is not None:

@@ -89,7 +89,6 @@ class SimulationTask(RubricTask[SimulationTaskData, vf.State, SimulationTaskConf
 
     @property
     def continues(self) -> bool:
-        """Whether its rollouts go on from a kept turn."""
         return self.data.kept_turn is not None
 
     @property
@@ -111,7 +110,6 @@ class SimulationTask(RubricTask[SimulationTaskData, vf.State, SimulationTaskConf
 
     @classmethod
     def toolsets(cls, config: SimulationTaskConfig) -> list[vf.Toolset[Any, Any]]:
-        """The world's server, unless one server is shared by all."""
         return [] if config.server == "shared" else [RolloutToolset(server_config(config))]
 
     async def setup(self, trace: AnyTrace, runtime: vf.Runtime) -> None:

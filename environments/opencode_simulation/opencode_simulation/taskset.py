@@ -30,7 +30,6 @@ from opencode_simulation.world import World
 
 _SEED: TypeAdapter[int] = TypeAdapter(Seed)
 _PROMPTS = ("question", "instruction", "query", "task", "problem", "user_prompt", "messages")
-"""How other rows call a prompt."""
 
 
 class SimulationTasksetConfig(vf.TasksetConfig):

@@ -173,11 +173,8 @@ class SimulationToolsetConfig(vf.ToolsetConfig):
     """Sets what the server's process is told; only processes of the host can read it."""
 
     world: str
-    """Reference of the world class."""
     socket: str
-    """Where the environment listens."""
     token: str
-    """Opens the socket."""
     group: str | None = None
     """Whose worlds a shared server serves. None: it serves one rollout."""
     import_path: list[str] = []
@@ -222,7 +219,6 @@ class SimulationToolset(vf.Toolset[SimulationToolsetConfig, SimulationState]):
             self.connect(ServerHello(token=self.config.token, group=self.config.group, log=own_log()))
 
     def connect(self, hello: ServerHello) -> None:
-        """Connect to the environment, until the server ends."""
         self._link = HubConnection(self._world, self.config.socket, hello)
         # verifiers ends the server with SIGTERM, and kills it five seconds later. uvicorn would spend them on calls
         # that nobody waits for any more; the environment is to hear of the end whatever uvicorn does.

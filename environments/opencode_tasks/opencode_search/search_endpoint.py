@@ -26,7 +26,6 @@ MAX_RESULTS = 10
 MAX_SNIPPET_CHARS = 600
 MAX_RESPONSE_BYTES = 2 << 20
 CONTROL = "weather"
-"""Our own query."""
 ANSWER_SECONDS = 15.0
 """For one request, and for one page."""
 PER_MINUTE = 60
@@ -46,7 +45,6 @@ _SNIPPETS = ("snippet", "description", "content", "text")
 
 
 def _option(default: Any, meaning: str) -> Any:
-    """A field that is an option of the program, with its help."""
     return field(default=default, metadata={"help": meaning})
 
 

@@ -16,7 +16,6 @@ from opencode_env.tool_backends.backend_file import read_backends
 from opencode_env.tool_backends.connection import BackendConnection
 from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.tool_backends.remote import UndeletedInstances
 from opencode_env.tool_backends.serving import check_start, starting
 from opencode_simulation.hub import hub
 from rollout_sandbox.podman import engine
@@ -49,7 +48,6 @@ async def started(
     *,
     call_timeout: float = 60.0,
     start_timeout: float = 120.0,
-    leftovers: UndeletedInstances | None = None,
     **rest: Any,
 ) -> AsyncIterator[BackendConnection]:
     """The backend of a file with one, as a rollout starts it."""
@@ -57,7 +55,7 @@ async def started(
     path = write_file(directory / "backends.yaml", backend, **rest)
     options = BackendsConfig(file=path, call_timeout=call_timeout, start_timeout=start_timeout)
     file = read_backends(path)
-    async with starting(file.config.backends[0], file, options, "a-session", leftovers or UndeletedInstances()) as made:
+    async with starting(file.config.backends[0], file, options, "a-session") as made:
         yield made
 
 
@@ -240,25 +238,19 @@ async def test_an_instance_whose_server_cannot_be_used_is_deleted_all_the_same(t
         assert api.alive == {}
 
 
-async def test_an_instance_that_is_not_deleted_at_once_is_deleted_later_and_its_rollout_is_none_the_worse(
+async def test_an_instance_that_is_not_deleted_is_tried_again_then_told_and_its_rollout_is_none_the_worse(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elsewhere, "_PAUSES", (0.01, 0.01))
-    leftovers = UndeletedInstances()
     async with InstanceApi() as api:
         given = api.config | {"delete_instance_endpoint_template": "/made/{remote_instance_id}?key=pass-word"}
         for refusals, removed in ((1, True), (3, False)):
             api.refused_deletions = refusals
-            async with started(tmp_path, instance(), leftovers=leftovers, global_remote_apis={"here": given}):
+            async with started(tmp_path, instance(), global_remote_apis={"here": given}):
                 pass
             assert (api.alive == {}) == removed
-        api.refused_deletions = 1
-        kept = UndeletedInstances()
-        kept._removals.extend(leftovers._removals)
-        await kept.remove()
-        assert "1 left behind, to be removed by hand: instance 'made 0' of tool backend 'notes'" in caplog.text
-        await leftovers.remove()
-        assert api.alive == {}
+            told = "left behind, to be removed by hand: instance 'made 0' of tool backend 'notes'" in caplog.text
+            assert told != removed
     assert "you sent" in caplog.text
     assert TOKEN not in caplog.text
     assert "pass-word" not in caplog.text
@@ -270,7 +262,7 @@ async def test_a_rollout_waits_once_for_an_api_that_does_not_answer(tmp_path: Pa
         api = elsewhere.InstanceApi(config, "notes", RemoteApiDefaults(timeout=0.5))
         made = elsewhere.Instance(remote_instance_id="x", mcp_endpoint_url="http://127.0.0.1:9/mcp")
         with pytest.raises(vf.ToolsetError, match=r"DELETE /made/x at the API .* was not answered in time"):
-            await api.delete_patiently(made)
+            await api.delete(made)
         assert len(here.asked) <= 1  # it may not even have come to read it
 
 

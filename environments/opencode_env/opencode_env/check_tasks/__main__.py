@@ -207,7 +207,6 @@ def _positive(text: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line `arguments` (None: those of the process) and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     named = given.pop(0) if given and not given[0].startswith(("-", "@")) else None
     options, rest = build_parser().parse_known_args(given)

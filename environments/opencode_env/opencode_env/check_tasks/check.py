@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import verifiers.v1 as vf
@@ -87,15 +87,21 @@ class TaskReport(BaseModel, frozen=True):
     seconds: float = 0.0
 
 
-class Check(Protocol):
+class Check:
     """The check of one task; a task that is not checked in a sandbox makes its own (`own_check(repeats, gold)`)."""
 
-    findings: list[TaskFinding]
-    untouched: list[float]
-    gold: list[float]
+    def __init__(self) -> None:
+        self.findings: list[TaskFinding] = []
+        self.untouched: list[float] = []
+        self.gold: list[float] = []
+
+    def note(self, kind: Kind, told: str) -> None:
+        finding = TaskFinding(kind=kind, told=told)
+        if finding not in self.findings:
+            self.findings.append(finding)
 
     async def run(self) -> None:
-        """Do all of it."""
+        raise NotImplementedError
 
 
 class SavedReports:
@@ -248,51 +254,44 @@ _LEAST_HIDDEN = 60
 _INFRASTRUCTURE = (vf.SandboxError, vf.ProviderError, vf.TunnelError, vf.InterceptionError, JudgeError)
 
 
-class TaskCheck:
+class TaskCheck(Check):
     """One task's attempts, and what they show."""
 
     def __init__(
         self, env: CheckEnv, task: OpenCodeTask, repeats: int, column: str | None, folder: Path | None
     ) -> None:
+        super().__init__()
         self._env, self._task, self._repeats = env, task, repeats
         rubric = task.rubric_config
         self._answer_path: str | None = getattr(rubric, "answer_path", None)
         self._column, self._folder, self._type = column, folder, rubric.type
-        self.findings: list[TaskFinding] = []
         self._lacking: list[str] = []
-        self.untouched: list[float] = []
-        self.gold: list[float] = []
-
-    def _note(self, kind: Kind, told: str) -> None:
-        finding = TaskFinding(kind=kind, told=told)
-        if finding not in self.findings:
-            self.findings.append(finding)
 
     async def run(self) -> None:
         """Do all of it; a `RolloutError` where the infrastructure failed."""
         for told in self._misfits():
-            self._note("limits", told)
+            self.note("limits", told)
         try:
             gold = gold_of(self._task.data, self._type, self._answer_path, self._column, self._folder)
         except GoldError as error:
-            self._note("no-gold", str(error))
+            self.note("no-gold", str(error))
             return
         try:
             readable = await self._untouched()
             changes = await self._golden(gold) if gold is not None else []
             if gold is None:
-                self._note("no-gold", "there is no gold solution to try: name its column with --gold")
+                self.note("no-gold", "there is no gold solution to try: name its column with --gold")
                 for told in self._lacking:
-                    self._note("broken", told)
+                    self.note("broken", told)
             elif not self.findings:
                 await self._missed(gold)
             self._search(readable, gold, changes)
         except _INFRASTRUCTURE:
             raise
         except ScoringTimeout as error:
-            self._note("limits", str(error))
+            self.note("limits", str(error))
         except vf.RolloutError as error:
-            self._note("broken", f"{type(error).__name__}: {str(error)[-600:]}")
+            self.note("broken", f"{type(error).__name__}: {str(error)[-600:]}")
 
     def _misfits(self) -> Iterator[str]:
         data, seat, config = self._task.data, self._env.config.agent.timeout, self._task.config
@@ -319,7 +318,7 @@ class TaskCheck:
                 agains.append((await box.score(self._reordered())).reward)
         self.untouched = [*firsts, *agains]
         if max(firsts) > _CLOSE:
-            self._note("untouched-passes", f"untouched sandboxes score {_listed(firsts)}, and not 0")
+            self.note("untouched-passes", f"untouched sandboxes score {_listed(firsts)}, and not 0")
         self._steady(firsts, agains, "untouched")
         return readable
 
@@ -331,7 +330,7 @@ class TaskCheck:
                 try:
                     await self._apply(gold, box)
                 except GoldError as error:
-                    self._note("gold-fails", str(error))
+                    self.note("gold-fails", str(error))
                     return []
                 if number == 0:
                     changes = list(_changes(before, await work_in(box.agents, box.workdir)))
@@ -343,7 +342,7 @@ class TaskCheck:
         if max(firsts) < 1 - _CLOSE:
             failed = [result for record in scored.info.get("verify", []) if not (result := CommandResult(**record)).ok]
             why = "".join(f"; {result.command[:100]!r}: {result.ending()}" for result in failed[:1])
-            self._note("gold-fails", f"the gold solution scores {_listed(firsts)}, and not 1{why}")
+            self.note("gold-fails", f"the gold solution scores {_listed(firsts)}, and not 1{why}")
         self._steady(firsts, agains, "with the gold solution")
         return changes
 
@@ -355,14 +354,14 @@ class TaskCheck:
             runs.append((record["duration"], data.tests.timeout, "the tests"))
         for seconds, most, what in runs:
             for told in tight(seconds, most, what):
-                self._note("limits", told)
+                self.note("limits", told)
 
     def _steady(self, firsts: list[float], agains: list[float], what: str) -> None:
         if len(set(firsts)) > 1 or len(set(agains)) > 1:
-            self._note("flaky", f"{what}, equal sandboxes score {_listed(firsts)}, and once more {_listed(agains)}")
+            self.note("flaky", f"{what}, equal sandboxes score {_listed(firsts)}, and once more {_listed(agains)}")
         elif firsts[0] != agains[0]:
             order = "in another order" if len(self._task.data.verify) > 1 else "a second time"
-            self._note("order-dependent", f"{what}, a sandbox scores {firsts[0]:g}, and scored {order} {agains[0]:g}")
+            self.note("order-dependent", f"{what}, a sandbox scores {firsts[0]:g}, and scored {order} {agains[0]:g}")
 
     async def _missed(self, gold: GoldSolution) -> None:
         for name, miss in near_misses(gold):
@@ -373,7 +372,7 @@ class TaskCheck:
                     continue  # what cannot be applied is not a solution
                 reward = (await box.score()).reward
             if reward > (_CLOSE if miss.answer is not None else 1 - _CLOSE):
-                self._note("near-miss-passes", f"{name} scores {reward:g}")
+                self.note("near-miss-passes", f"{name} scores {reward:g}")
 
     async def _apply(self, gold: GoldSolution, box: TaskSandbox) -> None:
         await apply_gold(gold, box.agents, box.trace, box.workdir, self._answer_path, box.agent_seconds)
@@ -387,14 +386,14 @@ class TaskCheck:
         secrets = [*changes, *self._hidden(), *golden]
         answer = self._task.data.answer
         for told in found_in(readable.texts, secrets, answer, prompt):
-            self._note("leak", told)
+            self.note("leak", told)
         for secret in secrets:
             if holds(prompt, secret):
-                self._note("leak", f"{secret.name} is in the prompt")
+                self.note("leak", f"{secret.name} is in the prompt")
         if answer is not None and says_answer(prompt, answer):
-            self._note("leak", "the answer is in the prompt")
+            self.note("leak", "the answer is in the prompt")
         for told in readable.unread:
-            self._note("not-looked-at", told)
+            self.note("not-looked-at", told)
 
     def _hidden(self) -> Iterator[Secret]:
         for number, command in enumerate(self._task.data.verify, 1):

@@ -135,9 +135,7 @@ class Continued:
     resumed: bool = False
     """Whether it is the same rollout, whose process ended."""
     seeded: int = 0
-    """Nodes that its trace began with."""
     seeded_sub: int = 0
-    """Nodes that its sub trace began with."""
     leaf: int | None = None
     same_request: bool | None = field(default=None, init=False)
     """Whether the first request was the turn's; None before it came."""

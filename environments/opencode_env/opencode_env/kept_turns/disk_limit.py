@@ -22,9 +22,7 @@ class DiskUse:
         self.most_bytes = sys.maxsize if most is None else most
         self.used = 0
         self.running: set[Path] = set()
-        """Folders of the rollouts that have not ended."""
         self._turns: dict[Path, bool] = {}
-        """Whether each can be restored."""
         self._lock = Lock()
 
     def added(self, place: Path, restorable: bool) -> None:

@@ -123,13 +123,10 @@ class Kind:
     """Holds what is the same for all turns of a rollout."""
 
     facts: RolloutFacts
-    """What their manifests say of it."""
     row: Mapping[str, Any]
-    """The task's data."""
     info: Sequence[str] = ()
     """Keys of `trace.info` whose values they hold."""
     obstacle: str | None = None
-    """Why no turn of the rollout can be restored."""
     brought_back: frozenset[str] = frozenset()
     """The tool servers whose state the task brings back in a rollout that is continued."""
     patience: float = math.inf
@@ -177,7 +174,6 @@ class RolloutTurns(RolloutFeature):
             await sandbox.put_files(self.continued.turn.place / FILES)
 
     def begun(self, trace: AnyTrace, sub: SubRollout | None) -> None:
-        """Take up the trace that was minted."""
         self._trace = trace
         if self.continued is not None:
             self.continued.seed(trace)
@@ -334,7 +330,6 @@ class RolloutTurns(RolloutFeature):
         return _own(self._folder, self._claim) / f".{name}"
 
     def _note(self, what: str) -> None:
-        """Say of something that it was not kept."""
         assert self._trace is not None
         logger.warning("rollout %s did not keep %s", self._trace.id, what)
         self._trace.info.setdefault(TURNS_RECORD, {})["not_kept"] = what[:500]
@@ -370,7 +365,6 @@ class RolloutTurns(RolloutFeature):
                 (self._folder / LOCK).rename(self._partial(LOCK))
 
     def close(self) -> None:
-        """Let go of its folder. Idempotent."""
         if self._disk is not None and self._folder is not None:
             self._disk.running.discard(self._folder)
         lock, self._lock = self._lock, None
@@ -466,7 +460,6 @@ class KeptTurns(Feature):
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Make the folder, if turns are kept."""
         if self._options.keep is not None:
             self._disk = DiskUse(self._options.keep.absolute(), self._options.max_disk)
             await asyncio.to_thread(make_folder, self._disk.folder)

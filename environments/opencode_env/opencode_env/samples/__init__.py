@@ -36,6 +36,5 @@ class Sample(BaseModel):
 
 
 def load_samples() -> tuple[Sample, ...]:
-    """The rows of `SAMPLES_PATH`, in order."""
     lines = SAMPLES_PATH.read_text(encoding="utf-8").rstrip("\n").split("\n")
     return tuple(map(Sample.model_validate_json, lines))

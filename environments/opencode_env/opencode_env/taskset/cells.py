@@ -60,7 +60,6 @@ def identifier(row: Row, key: str) -> str | None:
 
 
 def commands(row: Row, key: str) -> list[str]:
-    """A shell command, or a list of them."""
     if (value := row.cell(key)) is None:
         return []
     found = [value] if isinstance(value, str) else value
@@ -80,7 +79,6 @@ def absolute_path(row: Row, key: str) -> str | None:
 
 
 def seconds(row: Row, key: str) -> float | None:
-    """A positive number of seconds."""
     if (value := row.cell(key)) is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:

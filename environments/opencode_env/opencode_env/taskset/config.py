@@ -138,7 +138,6 @@ class OpenCodeTasksetConfig(ColumnOptions):
 
     @property
     def dataset_name(self) -> str:
-        """Return what the dataset is called in messages."""
         return self.dataset or "samples"
 
     @model_validator(mode="after")

@@ -44,9 +44,7 @@ LARGEST_K = 64
 OPTIONS = (*CONFIGURABLE, "dataset_split", "dataset_subset")
 """The taskset's options that decide what a row's key is, and which rows of a folder are meant."""
 OWN_PREFIX = "opencode_"
-"""How the names of our tasksets begin."""
 _MAX_NAMED = 5
-"""Unmatched rows and tasks that are named."""
 AS_TEXT, AS_LIST, AS_IT_IS = "written as text", "written as lists", "written as it is"
 _NUMBERS = {"numbers", "whole numbers", "decimal numbers"}
 
@@ -74,13 +72,11 @@ class UnmatchedItems(BaseModel):
     first: list[str] = []
 
     def add(self, name: str) -> None:
-        """Count one more, and remember its name if there is room."""
         self.count += 1
         if len(self.first) < _MAX_NAMED:
             self.first.append(name)
 
     def warning(self, what: str) -> list[str]:
-        """A line about them, if there are any."""
         named = f": {', '.join(self.first)}" + (", …" if self.count > len(self.first) else "")
         return [f"{self.count:,} {what}{named if self.first else ''}"] if self.count else []
 
@@ -138,7 +134,6 @@ def join(name: str, runs: Sequence[Path], output: Path, options: JoinOptions) ->
 
 
 def join_command(options: argparse.Namespace) -> None:
-    """Run `opencode-difficulty join`, by the options of its command line."""
     if options.output.suffix.lower() != ".parquet":
         raise BadInputError(f'output "{options.output}" will hold Parquet: give it a name that ends in .parquet')
     options.taskset = dict(options.taskset)

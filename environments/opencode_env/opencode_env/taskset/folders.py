@@ -78,7 +78,6 @@ class EnvironmentSection(NetworkSection):
         return given
 
     def unsupported(self) -> list[str]:
-        """The keys that are set and cannot be honoured."""
         given = {"mcp_servers": self.mcp_servers, "skills_dir": self.skills_dir, "tpu": self.tpu}
         return [name for name, value in given.items() if value] + ([f'os = "{self.os}"'] if self.os != "linux" else [])
 
@@ -110,7 +109,6 @@ class VerifierSection(NetworkSection):
 
     @property
     def separate(self) -> bool:
-        """Whether it has a sandbox of its own."""
         return (self.environment_mode or ("separate" if self.environment else "shared")) == "separate"
 
     @model_validator(mode="after")
@@ -135,7 +133,6 @@ class TaskToml(BaseModel, frozen=True, extra="ignore"):
 
 
 def read_declaration(folder: Path) -> TaskToml:
-    """The declaration of a task directory."""
     path = folder / CONFIG_FILE
     try:
         declared = TaskToml.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
@@ -186,7 +183,6 @@ _COMPOSE = "docker-compose.yaml"
 
 
 def refuse_compose(directory: Path) -> None:
-    """Refuse Harbor's Compose file beside a task's Dockerfiles."""
     for place in ("environment", "tests"):
         if os.path.lexists(directory / place / _COMPOSE):
             raise DatasetError(

@@ -78,19 +78,18 @@ def warn_of_agent_code(place: str, commands: Iterable[str]) -> bool:
     for command in commands:
         if judged_by_its_exit(command):
             told = (
-                "%s: a verify command takes the exit code of %s for a verdict, but that is 0 whatever the agent's code "
-                "did: compare what it printed, or what --status FILE says. Further rows are not looked at."
+                f"takes the exit code of {COMMAND} for a verdict, but that is 0 whatever the agent's code did: compare "
+                "what it printed, or what --status FILE says"
             )
-            logger.warning(told, place, COMMAND)
-            return True
-        if (part := agent_code_in(command)) is not None:
+        elif (part := agent_code_in(command)) is not None:
             told = (
-                "%s: a verify command seems to run the agent's code itself (%r), which can then end it with exit code "
-                "0, patch its checks or write its reward file: run that code with `%s -- COMMAND` and compare what it "
-                "prints. Further rows are not looked at."
+                f"seems to run the agent's code itself ({part!r}), which can then end it with exit code 0, patch its "
+                f"checks or write its reward file: run that code with `{COMMAND} -- COMMAND` and compare what it prints"
             )
-            logger.warning(told, place, part, COMMAND)
-            return True
+        else:
+            continue
+        logger.warning("%s: a verify command %s. Further rows are not looked at.", place, told)
+        return True
     return False
 
 

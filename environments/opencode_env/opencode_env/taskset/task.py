@@ -73,7 +73,6 @@ class OpenCodeTask(RubricTask[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
 
     @property
     def continues(self) -> bool:
-        """Whether its rollouts go on from a kept turn."""
         return self.data.kept_turn is not None
 
     def runtime_env(self) -> dict[str, str]:

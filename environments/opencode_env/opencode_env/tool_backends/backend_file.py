@@ -34,7 +34,7 @@ from opencode_env.tool_backends.description import (
 )
 from opencode_env.tool_backends.local import container, program
 from opencode_env.tool_backends.program_view import cannot_run, search_path
-from opencode_env.tool_backends.remote import UndeletedInstances, remote_instance, remote_url
+from opencode_env.tool_backends.remote import remote_instance, remote_url
 
 _Place = tuple[int | str, ...]
 """The way to a value in a file: keys of mappings and positions in lists."""
@@ -276,7 +276,7 @@ _KINDS: dict[Orchestration, tuple[Callable[[BackendServerConfig, AppConfig, Path
 
 
 def server_of(
-    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: UndeletedInstances
+    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str
 ) -> AbstractAsyncContextManager[BackendServer]:
     """Return the context in which a server of its kind runs; leaving it removes the server."""
     match backend.orchestration_mode:
@@ -287,7 +287,7 @@ def server_of(
         case Orchestration.REMOTE_URL:
             return nullcontext(remote_url(backend))
         case Orchestration.REMOTE_HTTP_API:
-            return remote_instance(backend, file, call_timeout, session, leftovers)
+            return remote_instance(backend, file, call_timeout, session)
 
 
 def _api(api: RemoteApiConfig, place: _Place) -> _Found:

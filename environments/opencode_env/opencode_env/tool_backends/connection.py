@@ -49,9 +49,7 @@ from opencode_env.listed_tools import all_tools, described
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
 Transport = AbstractAsyncContextManager[Any]
-"""Opens a connection, and gives its two streams."""
 ToolCaller = Callable[[str, dict[str, Any]], Awaitable[CallToolResult]]
-"""Calls a tool of a backend."""
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 TOO_LONG = f"The answer is longer than {MAX_ANSWER_BYTES} bytes; ask for less."
@@ -202,13 +200,11 @@ class BackendConnection:
 
 
 def _ending(owner: "asyncio.Task[None]") -> str:
-    """Return why a connection's owner ended."""
     error = None if owner.cancelled() else owner.exception()
     return "it is closed" if error is None else described(error)
 
 
 def text_result(text: str, *, is_error: bool = True) -> CallToolResult:
-    """Make a text the result of a call."""
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 

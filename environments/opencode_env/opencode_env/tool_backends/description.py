@@ -26,8 +26,6 @@ class _Strict(BaseModel):
 
 
 class Orchestration(StrEnum):
-    """Names where a server comes from."""
-
     LOCAL_DOCKER = "local_docker"
     """A container on this machine, which podman runs."""
     REMOTE_HTTP_API = "remote_http_api"
@@ -225,12 +223,10 @@ def host_path(given: str, base: Path) -> Path:
 
 
 def expanded(values: Mapping[str, str]) -> dict[str, str]:
-    """The values with each `${NAME}` replaced."""
     return {name: VARIABLE.sub(lambda found: os.environ[found.group(1)], value) for name, value in values.items()}
 
 
 def is_http(url: str) -> bool:
-    """Whether requests can be sent there."""
     try:
         parts = urlsplit(url)
         leads = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -52,7 +52,6 @@ class BackendTools(Feature):
             await self._backends.stop()
 
     async def run(self, task: Task[Any, Any, Any], agents: Agents, box: Runtime, rollout: Rollout, run: Run) -> None:
-        """Run the agent on the task with the tools of the backends, if there are any."""
         if self._backends is None:
             await run(task)
             return

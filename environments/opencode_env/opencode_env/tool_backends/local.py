@@ -57,7 +57,6 @@ class StdioServer(BackendServer):
     command: ServerProgram
     log: Path
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Values that no message shows."""
 
     def transport(self) -> Transport:
         return piped(self.command)

@@ -31,7 +31,6 @@ _SETTINGS = (
 """What programs want of /etc: names, addresses and certificates, and no secrets."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 _FIRST_LINE = 512
-"""Bytes in which a script names its interpreter."""
 
 
 def search_path(variables: Mapping[str, str]) -> str:

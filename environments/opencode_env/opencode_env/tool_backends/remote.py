@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -44,29 +43,6 @@ _PAUSES = (0.5, 2.0, 5.0)
 """Seconds before an instance whose deletion failed is deleted again."""
 
 
-class UndeletedInstances:
-    """Removes what is left when the environment stops; no rollout fails for it, as its work is done."""
-
-    def __init__(self) -> None:
-        self._removals: list[tuple[str, Callable[[], Awaitable[None]]]] = []
-
-    def add(self, name: str, removal: Callable[[], Awaitable[None]], why: ToolsetError) -> None:
-        self._removals.append((name, removal))
-        logger.warning("%s could not be removed, it is tried again at the end: %s", name, why)
-
-    async def remove(self) -> None:
-        """Try once more; what stays is told, for somebody to remove it by hand."""
-        left = []
-        while self._removals:
-            name, removal = self._removals.pop()
-            try:
-                await removal()
-            except ToolsetError as error:
-                left.append(f"{name} ({error})")
-        if left:
-            logger.error("%d left behind, to be removed by hand: %s", len(left), "; ".join(left))
-
-
 @dataclass(frozen=True)
 class RemoteServer(BackendServer):
     """A server behind a URL, asked with headers that only this side has."""
@@ -90,7 +66,6 @@ class RemoteServer(BackendServer):
 
 
 def remote_url(backend: BackendServerConfig) -> RemoteServer:
-    """Describe the server of a `remote_url`."""
     assert backend.url is not None
     return RemoteServer(backend.url, backend.headers())
 
@@ -158,20 +133,17 @@ class InstanceApi:
         return made
 
     async def delete(self, instance: Instance) -> None:
-        """Delete an instance; it is not an error that there is none."""
+        """Delete an instance, again where that was refused; it is not an error that there is none."""
         path = _path(self._config.delete_instance_endpoint_template, instance)
         async with http_client(self._headers, self._timeout) as client:
-            await self._ask(client, "DELETE", path, None, accepted={404})
-
-    async def delete_patiently(self, instance: Instance) -> None:
-        """Delete an instance, again where that was refused."""
-        for pause in (*_PAUSES, None):
-            try:
-                return await self.delete(instance)
-            except ToolsetError as error:
-                if pause is None or isinstance(error, _NotAnswered):
-                    raise
-                await asyncio.sleep(pause)
+            for pause in (*_PAUSES, None):
+                try:
+                    await self._ask(client, "DELETE", path, None, accepted={404})
+                    return
+                except ToolsetError as error:
+                    if pause is None or isinstance(error, _NotAnswered):
+                        raise
+                    await asyncio.sleep(pause)
 
     @contextlib.asynccontextmanager
     async def caller(self, instance: Instance, seconds: float) -> AsyncIterator[ToolCaller]:
@@ -227,10 +199,11 @@ def _path(template: str, instance: Instance) -> str:
 
 @contextlib.asynccontextmanager
 async def remote_instance(
-    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str, leftovers: UndeletedInstances
+    backend: BackendServerConfig, file: BackendFile, call_timeout: float, session: str
 ) -> AsyncIterator[RemoteServer]:
-    """Have the API make an instance of a `remote_http_api`; it is deleted on exit, or noted as left over. A
-    `ToolsetError` where the API cannot be reached, refuses, or answers with something else."""
+    """Have the API make an instance of a `remote_http_api`, which is deleted on exit; where it stays, the log tells
+    somebody to remove it, and the rollout, whose work is done, does not fail. A `ToolsetError` where the API cannot be
+    reached, refuses, or answers with something else."""
     inline, known = backend.remote_api_config_inline, file.config.global_remote_apis or {}
     config = inline or known[backend.remote_api_config_ref or ""]
     defaults = file.config.global_remote_api_defaults or RemoteApiDefaults()
@@ -243,10 +216,10 @@ async def remote_instance(
     async def delete() -> None:
         for instance in made:
             try:
-                await api.delete_patiently(instance)
+                await api.delete(instance)
             except ToolsetError as error:
                 name = f"instance {instance.remote_instance_id!r} of tool backend {backend.backend_name_ref!r}"
-                leftovers.add(name, functools.partial(api.delete, instance), error)
+                logger.error("left behind, to be removed by hand: %s (%s)", name, error)
 
     try:
         await run_shielded(make())  # cancelled, the instance is known before it is deleted

@@ -41,7 +41,6 @@ from opencode_env.tool_backends.connection import BackendConnection, BackendServ
 from opencode_env.tool_backends.description import BackendFile, BackendServerConfig, StartupCheck, tool_prefix
 from opencode_env.tool_backends.local import StdioServer
 from opencode_env.tool_backends.options import BackendsConfig
-from opencode_env.tool_backends.remote import UndeletedInstances
 
 logger = logging.getLogger("verifiers.v1.opencode_env.tool_backends")
 
@@ -102,7 +101,6 @@ class RolloutTools:
             channel.instance = instance
 
     def close(self) -> None:
-        """Close the channels; idempotent."""
         for path in self._paths.values():
             self._bridge.remove(path)
 
@@ -211,7 +209,6 @@ class ToolBackends:
         self._options = options
         self._file = read_backends(options.file)
         self._bridge = Bridge()
-        self._leftovers = UndeletedInstances()
         known = self._file.config.backends
         self._shared = [_Shared(one, self._started) for one in known if one.instance_scoping == "shared_global"]
 
@@ -230,12 +227,11 @@ class ToolBackends:
         """Remove what is left; idempotent, also after a failed start."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._bridge.stop)
-            stack.push_async_callback(self._leftovers.remove)
             for shared in self._shared:
                 stack.push_async_callback(shared.stop)
 
     def _started(self, backend: BackendServerConfig, session: str) -> AbstractAsyncContextManager[BackendConnection]:
-        return starting(backend, self._file, self._options, session, self._leftovers)
+        return starting(backend, self._file, self._options, session)
 
     @contextlib.asynccontextmanager
     async def equipped(self, task: Task[Any, Any, Any], box: Runtime) -> AsyncIterator[Task[Any, Any, Any]]:
@@ -288,20 +284,15 @@ class _Shared:
 
 @contextlib.asynccontextmanager
 async def starting(
-    backend: BackendServerConfig,
-    file: BackendFile,
-    options: BackendsConfig,
-    session: str,
-    leftovers: UndeletedInstances,
+    backend: BackendServerConfig, file: BackendFile, options: BackendsConfig, session: str
 ) -> AsyncIterator[BackendConnection]:
-    """Start an instance; it is removed on exit, or one of the `leftovers`. A `ToolsetError` where it did not start in
-    time."""
+    """Start an instance, which is removed on exit; a `ToolsetError` where it did not start in time."""
     name = backend.backend_name_ref
     async with AsyncExitStack() as stack:
         server: BackendServer | None = None
         try:
             async with asyncio.timeout(options.start_timeout) as limit:
-                started = server_of(backend, file, options.call_timeout, session, leftovers)
+                started = server_of(backend, file, options.call_timeout, session)
                 server = await stack.enter_async_context(started)
                 connection = await _connected(name, server, options.call_timeout, stack)
                 if backend.startup_check_mcp_tool is not None:
@@ -330,7 +321,6 @@ async def _connected(name: str, server: BackendServer, call_timeout: float, stac
 
 
 async def check_start(connection: BackendConnection, check: StartupCheck) -> None:
-    """Call the tool of a start-up check."""
     name = connection.name
     if check.tool_name not in [tool.name for tool in connection.tools]:
         if check.tool_name in ("ping", "list_tools"):
@@ -400,7 +390,6 @@ class Bridge:
             await server.serve(sockets=[listener])
 
     async def stop(self) -> None:
-        """Close every connection; idempotent."""
         self._routes.clear()
         await self._stack.aclose()
 
@@ -414,17 +403,14 @@ class Bridge:
         return self._public
 
     def add(self, route: _Channel) -> str:
-        """Open a route; returns its path."""
         path = f"/{secrets.token_urlsafe(24)}/mcp"
         self._routes[path] = route
         return path
 
     def remove(self, path: str) -> None:
-        """Close a route; idempotent."""
         self._routes.pop(path, None)
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        """The whole application, as ASGI knows it."""
         if scope["path"] in self._routes:
             await self._manager.handle_request(scope, receive, send)
             return

@@ -143,7 +143,6 @@ def _unpack(packed: zipfile.ZipFile, target: Path) -> None:
 
 
 WRITE_FILE_SECONDS = 120.0
-"""How long `write_file` may take."""
 
 
 class TaskEpisode:
@@ -187,7 +186,6 @@ class TaskEpisode:
         return await self._box.score()
 
     async def close(self) -> None:
-        """Remove the sandbox with all that runs in it; idempotent."""
         await self._resources.aclose()
 
 
@@ -288,7 +286,6 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
 
     @property
     def state(self) -> Tbench2State:
-        """Return where the episode stands."""
         return self._state
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Tbench2Observation:
@@ -315,7 +312,6 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         return await asyncio.wrap_future(submit(self._step(action, timeout_s)))
 
     def close(self) -> None:
-        """Remove the sandbox; idempotent."""
         if self._episode is not None:
             self._warn_of_loss()
             submit(self._end()).result()

@@ -36,7 +36,6 @@ class CommandOutput:
 
 
 def shortened(output: str) -> str:
-    """The end of an output that is too long for an observation."""
     if len(output) <= MAX_OUTPUT_CHARS:
         return output
     return f"[{len(output) - MAX_OUTPUT_CHARS} characters left out]\n{output[-MAX_OUTPUT_CHARS:]}"
@@ -77,7 +76,6 @@ class _Live:
         return await self.process.poll()
 
     async def end(self) -> None:
-        """Kill it with all that it started."""
         await self.process.kill()
         await asyncio.wait(self._readers, timeout=1.0)
         for reader in self._readers:
@@ -124,7 +122,6 @@ class Terminals:
         self._live[name] = _Live(await start_process(self._runtime, ["bash", "-c", await self._text(command)], {}))
 
     async def write(self, name: str, text: str) -> None:
-        """Write a line to a live session."""
         process = self._session(name).process
         try:
             async with asyncio.timeout(WRITE_SECONDS):
