@@ -110,7 +110,7 @@ def test_runs_of_another_taskset_are_matched_by_id(tmp_path: Path) -> None:
     rows: Rows = [{"uid": "x-1", "text": "no question"}, {"uid": "x-2", "text": "here"}]
     dataset = write_rows(tmp_path / "other.jsonl", rows)
     lines = attempts("hash of x-2", 1, 0, task_id="x-2")
-    figures, written = joined(tmp_path, dataset, lines, by="id", id_key="uid")
+    figures, written = joined(tmp_path, dataset, lines, id_key="uid")
     assert [row["avg_reward"] for row in written] == [None, 0.5]
     assert (figures.matched_by_key, figures.matched_by_id) == (0, 1)
 

@@ -23,7 +23,6 @@ GIVEN: list[tuple[type[BaseModel], list[str], dict[str, object]]] = [
         {"task": {"rubric": {"type": "environment-return", "discount": 0.9}}},
     ),
     (UserSimulationConfig, ["--max-turns", "4"], {"max_turns": 4}),
-    (UserSimulationConfig, ["--persona", "{instructions} {stop}"], {"persona": "{instructions} {stop}"}),
     (BackendsConfig, ["--call-timeout", "5"], {"call_timeout": 5.0}),
     (BackendsConfig, ["--start-timeout", "5"], {"start_timeout": 5.0}),
 ]

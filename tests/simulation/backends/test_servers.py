@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import verifiers.v1 as vf
 from opencode_env.tool_backends import remote as elsewhere
 from opencode_env.tool_backends.backend_file import read_backends
-from opencode_env.tool_backends.connection import BackendConnection
-from opencode_env.tool_backends.description import RemoteApiConfig, RemoteApiDefaults, StartupCheck
+from opencode_env.tool_backends.connection import BackendConnection, http_client
+from opencode_env.tool_backends.description import RemoteApiConfig, StartupCheck
 from opencode_env.tool_backends.options import BackendsConfig
 from opencode_env.tool_backends.serving import check_start, starting
 from opencode_simulation.hub import hub
@@ -259,10 +260,11 @@ async def test_an_instance_that_is_not_deleted_is_tried_again_then_told_and_its_
 async def test_a_rollout_waits_once_for_an_api_that_does_not_answer(tmp_path: Path) -> None:
     async with InstanceApi(silent=True) as here:
         config = RemoteApiConfig.model_validate(here.config)
-        api = elsewhere.InstanceApi(config, "notes", RemoteApiDefaults(timeout=0.5))
         made = elsewhere.Instance(remote_instance_id="x", mcp_endpoint_url="http://127.0.0.1:9/mcp")
-        with pytest.raises(vf.ToolsetError, match=r"DELETE /made/x at the API .* was not answered in time"):
-            await api.delete(made)
+        async with http_client(config.headers(), httpx2.Timeout(0.5)) as client:
+            api = elsewhere.InstanceApi(config, "notes", client)
+            with pytest.raises(vf.ToolsetError, match=r"DELETE /made/x at the API .* was not answered in time"):
+                await api.delete(made)
         assert len(here.asked) <= 1  # it may not even have come to read it
 
 

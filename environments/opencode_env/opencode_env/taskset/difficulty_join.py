@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,7 +54,6 @@ class JoinOptions:
     model: str | None = None
     env: str | None = None
     per_model: bool = False
-    by: Literal["auto", "key", "id"] = "auto"
     id_key: str | None = None
     """Column whose value is the id of a row; None: the taskset's, else "id"."""
     taskset: dict[str, str] = field(default_factory=dict)
@@ -111,7 +110,7 @@ def join(name: str, runs: Sequence[Path], output: Path, options: JoinOptions) ->
     rating = rate(list(runs), threshold=options.threshold, seat=options.seat)
     sources = _choose_sources(rating, options)
     prefixes = _column_prefixes(sources, options)
-    tasks = RatedTasks(rating, sources, prefixes, options)
+    tasks = RatedTasks(rating, sources, prefixes)
     columns: list[str] = tasks.figures.column_names
     if len(set(columns)) < len(columns):
         raise BadInputError("two models give the same column prefix: join them one by one with --model")
@@ -306,8 +305,8 @@ class RowIdentity(NamedTuple):
 class RowKeys:
     """Finds the identities of a dataset's rows, in order; one object for one pass."""
 
-    def __init__(self, config: OpenCodeTasksetConfig, id_key: str | None, *, by_key: bool = True) -> None:
-        self._mapper = RowMapper(config) if by_key else None
+    def __init__(self, config: OpenCodeTasksetConfig, id_key: str | None) -> None:
+        self._mapper = RowMapper(config)
         self._id = id_key or config.id_key or "id"
         self.refused = 0
         """Rows that are not tasks of `OpenCodeTaskset`: they can match by id only."""
@@ -319,7 +318,7 @@ class RowKeys:
         except DatasetError:
             row_id = None
         try:
-            return RowIdentity(self._mapper.task_data(row).row_key if self._mapper else None, row_id)
+            return RowIdentity(self._mapper.task_data(row).row_key, row_id)
         except DatasetError as error:
             self.refused += 1
             self.first_refusal = self.first_refusal or str(error)
@@ -329,11 +328,8 @@ class RowKeys:
 class RatedTasks:
     """The tasks of the chosen sources with their figures, and which of them found a row."""
 
-    def __init__(
-        self, rating: Rating, sources: Sequence[AttemptSource], prefixes: Sequence[str], options: JoinOptions
-    ) -> None:
+    def __init__(self, rating: Rating, sources: Sequence[AttemptSource], prefixes: Sequence[str]) -> None:
         rated = [rating.sources[source].tasks for source in sources]
-        self._options = options
         self._tallies = {key: tally for tasks in rated for key, tally in tasks.items()}
         self._numbers = {key: number for number, key in enumerate(self._tallies)}
         carried = Counter(tally.task_id for tally in self._tallies.values())
@@ -377,10 +373,10 @@ class RatedTasks:
         return left
 
     def _find(self, identity: RowIdentity) -> str | None:
-        if self._options.by != "id" and identity.key in self._tallies:
+        if identity.key in self._tallies:
             self.by_key += 1
             return identity.key
-        if self._options.by != "key" and identity.id is not None and (key := self._by_id.get(identity.id)) is not None:
+        if identity.id is not None and (key := self._by_id.get(identity.id)) is not None:
             self.by_id += 1
             return key
         return None
@@ -456,7 +452,7 @@ def _write(
     dataset: Dataset, writer: pq.ParquetWriter, tasks: RatedTasks, config: OpenCodeTasksetConfig, options: JoinOptions,
     figures: JoinFigures,
 ) -> RowKeys:  # fmt: skip
-    keys, written_keys = (RowKeys(config, options.id_key, by_key=options.by != "id") for _ in range(2))
+    keys, written_keys = (RowKeys(config, options.id_key) for _ in range(2))
     own = [name for name in dataset.schema.names if name not in figures.columns]
     with Progress("joining", dataset.rows, "rows") as progress:
         for rows, batch in dataset.chunks():

@@ -24,7 +24,7 @@ from opencode_env.tool_backends.description import (
     Authentication,
     BackendFile,
     BackendServerConfig,
-    Orchestration,
+    Mode,
     RemoteApiConfig,
     expanded,
     host_path,
@@ -179,21 +179,19 @@ def _backend(backend: BackendServerConfig, config: AppConfig, directory: Path) -
     mode = backend.orchestration_mode
     for other, (_, fields) in _KINDS.items():
         for field in fields:
-            if other is not mode and getattr(backend, field) is not None:
-                told = f"means nothing with orchestration_mode {mode.value!r}; take it away, or change the mode"
+            if other != mode and getattr(backend, field) is not None:
+                told = f"means nothing with orchestration_mode {mode!r}; take it away, or change the mode"
                 yield (field,), told
     yield from _KINDS[mode][0](backend, config, directory)
     template = backend.template_data_path_host
     if template is None:
         return
-    if backend.orchestration_mode in (Orchestration.REMOTE_HTTP_API, Orchestration.REMOTE_URL):
+    if mode in ("remote_http_api", "remote_url"):
         yield ("template_data_path_host",), "is of this machine, and the server is not"
     elif not host_path(template, directory).is_dir():
         yield ("template_data_path_host",), f"{host_path(template, directory)} is not a directory"
     elif (
-        backend.orchestration_mode is Orchestration.LOCAL_DOCKER
-        and backend.container_template_data_path is None
-        and backend.backend_type != "filesystem"
+        mode == "local_docker" and backend.container_template_data_path is None and backend.backend_type != "filesystem"
     ):
         yield ("template_data_path_host",), "needs container_template_data_path: where the container sees its copy"
 
@@ -253,8 +251,8 @@ def _url(backend: BackendServerConfig, config: AppConfig, directory: Path) -> _F
         yield (field,), message
 
 
-_KINDS: dict[Orchestration, tuple[Callable[[BackendServerConfig, AppConfig, Path], _Found], tuple[str, ...]]] = {
-    Orchestration.LOCAL_DOCKER: (
+_KINDS: dict[Mode, tuple[Callable[[BackendServerConfig, AppConfig, Path], _Found], tuple[str, ...]]] = {
+    "local_docker": (
         _container,
         (
             "docker_image",
@@ -265,12 +263,12 @@ _KINDS: dict[Orchestration, tuple[Callable[[BackendServerConfig, AppConfig, Path
             "container_volumes",
         ),
     ),
-    Orchestration.REMOTE_HTTP_API: (
+    "remote_http_api": (
         _instance,
         ("remote_api_config_ref", "remote_api_config_inline", "remote_resource_type_identifier"),
     ),
-    Orchestration.LOCAL_PROGRAM: (_program, ("command", "env", "reads")),
-    Orchestration.REMOTE_URL: (_url, ("url", "auth_details")),
+    "local_program": (_program, ("command", "env", "reads")),
+    "remote_url": (_url, ("url", "auth_details")),
 }
 """The check of each kind, and the fields that no other kind may have."""
 
@@ -280,13 +278,13 @@ def server_of(
 ) -> AbstractAsyncContextManager[BackendServer]:
     """Return the context in which a server of its kind runs; leaving it removes the server."""
     match backend.orchestration_mode:
-        case Orchestration.LOCAL_DOCKER:
+        case "local_docker":
             return container(backend, file)
-        case Orchestration.LOCAL_PROGRAM:
+        case "local_program":
             return program(backend, file)
-        case Orchestration.REMOTE_URL:
+        case "remote_url":
             return nullcontext(remote_url(backend))
-        case Orchestration.REMOTE_HTTP_API:
+        case "remote_http_api":
             return remote_instance(backend, file, call_timeout, session)
 
 

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -25,15 +24,10 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class Orchestration(StrEnum):
-    LOCAL_DOCKER = "local_docker"
-    """A container on this machine, which podman runs."""
-    REMOTE_HTTP_API = "remote_http_api"
-    """An instance that is made, and deleted, with requests to an HTTP API."""
-    LOCAL_PROGRAM = "local_program"
-    """A program on this machine that speaks MCP on its stdin and stdout."""
-    REMOTE_URL = "remote_url"
-    """A server that runs already, elsewhere."""
+Mode = Literal["local_docker", "remote_http_api", "local_program", "remote_url"]
+"""Where a server comes from: a container on this machine, which podman runs; an instance that is made, and deleted,
+with requests to an HTTP API; a program on this machine that speaks MCP on its stdin and stdout; a server that runs
+already, elsewhere."""
 
 
 class Authentication(_Strict):
@@ -86,7 +80,7 @@ class BackendServerConfig(Authentication):
     """Its name, with which the names of its tools begin."""
     backend_type: Literal["filesystem", "duckdb", "memory", "everything", "fetch", "time"] | None = None
     """What it is; a `filesystem` sees its template data at `/data` unless the file says where."""
-    orchestration_mode: Orchestration
+    orchestration_mode: Mode
     instance_scoping: Literal["session", "shared_global"] = "session"
     """One instance for every rollout, or one for all rollouts of a process."""
     mcp_transport: Literal["http", "stdio"] = "http"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -20,7 +21,6 @@ from opencode_env.tool_backends.connection import (
     TOO_LONG,
     AnswerTooLong,
     BackendServer,
-    ToolCaller,
     Transport,
     http_client,
     http_connection,
@@ -100,13 +100,12 @@ class _TooMuch(ToolsetError):
 
 
 class InstanceApi:
-    """Requests to such an API, for one backend."""
+    """Requests to such an API, with a client of it, for one backend."""
 
-    def __init__(self, config: RemoteApiConfig, name: str, defaults: RemoteApiDefaults) -> None:
+    def __init__(self, config: RemoteApiConfig, name: str, client: httpx2.AsyncClient) -> None:
         self._config = config
         self._name = name
-        self._headers = config.headers()
-        self._timeout = httpx2.Timeout(defaults.timeout, connect=defaults.connect_timeout)
+        self._client = client
 
     async def make(self, backend: BackendServerConfig, session: str) -> list[Instance]:
         """Have an instance made; an API may make several."""
@@ -117,8 +116,7 @@ class InstanceApi:
             "instance_scoping": backend.instance_scoping,
             "template_details": None,
         }
-        async with http_client(self._headers, self._timeout) as client:
-            answer = await self._ask(client, "POST", self._config.create_instance_endpoint, body)
+        answer = await self._ask("POST", self._config.create_instance_endpoint, body)
         try:
             made = TypeAdapter(list[Instance]).validate_json(answer.content)
         except ValidationError as error:
@@ -135,52 +133,39 @@ class InstanceApi:
     async def delete(self, instance: Instance) -> None:
         """Delete an instance, again where that was refused; it is not an error that there is none."""
         path = _path(self._config.delete_instance_endpoint_template, instance)
-        async with http_client(self._headers, self._timeout) as client:
-            for pause in (*_PAUSES, None):
-                try:
-                    await self._ask(client, "DELETE", path, None, accepted={404})
-                    return
-                except ToolsetError as error:
-                    if pause is None or isinstance(error, _NotAnswered):
-                        raise
-                    await asyncio.sleep(pause)
+        for pause in (*_PAUSES, None):
+            try:
+                await self._ask("DELETE", path, None, accepted={404})
+                return
+            except ToolsetError as error:
+                if pause is None or isinstance(error, _NotAnswered):
+                    raise
+                await asyncio.sleep(pause)
 
-    @contextlib.asynccontextmanager
-    async def caller(self, instance: Instance, seconds: float) -> AsyncIterator[ToolCaller]:
-        """Call the instance's tools through the API."""
+    async def call(self, instance: Instance, seconds: float, tool: str, arguments: dict[str, Any]) -> CallToolResult:
+        """Call a tool of the instance through the API, for at most so many seconds."""
         path = _path(self._config.call_tool_endpoint_template or "", instance)
-        async with http_client(self._headers, httpx2.Timeout(seconds)) as client:
-
-            async def call(tool: str, arguments: dict[str, Any]) -> CallToolResult:
-                body = {"tool_name": tool, "arguments": arguments}
-                try:
-                    answer = await self._ask(client, "POST", path, body, accepted=_REFUSED_CALLS)
-                except _TooMuch:
-                    return text_result(TOO_LONG)
-                try:
-                    # A result must name its content, else any object would be an empty one.
-                    result = _NamedContent.model_validate_json(answer.content)
-                except ValidationError:
-                    told = without_secrets(answer.text, self._headers)
-                    return text_result(told, is_error=answer.status_code in _REFUSED_CALLS)
-                return CallToolResult.model_validate(result.model_dump())
-
-            yield call
+        body = {"tool_name": tool, "arguments": arguments}
+        try:
+            answer = await self._ask("POST", path, body, accepted=_REFUSED_CALLS, timeout=seconds)
+        except _TooMuch:
+            return text_result(TOO_LONG)
+        try:
+            # A result must name its content, else any object would be an empty one.
+            result = _NamedContent.model_validate_json(answer.content)
+        except ValidationError:
+            told = without_secrets(answer.text, self._config.headers())
+            return text_result(told, is_error=answer.status_code in _REFUSED_CALLS)
+        return CallToolResult.model_validate(result.model_dump())
 
     async def _ask(
-        self,
-        client: httpx2.AsyncClient,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        *,
-        accepted: Collection[int] = (),
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, accepted: Collection[int] = (), **options: Any
     ) -> httpx2.Response:
         url = f"{self._config.base_url.rstrip('/')}/{path.lstrip('/')}"
         # Not the whole address, which may hold a password or a key.
         asked = f"{method} {path.partition('?')[0]} at the API of tool backend {self._name!r}"
         try:
-            answer = await client.request(method, url, json=body)
+            answer = await self._client.request(method, url, json=body, **options)
         except httpx2.TimeoutException as error:
             raise _NotAnswered(f"{asked} was not answered in time") from error
         except AnswerTooLong as error:
@@ -188,7 +173,7 @@ class InstanceApi:
         except httpx2.HTTPError as error:
             raise ToolsetError(f"{asked} failed: {type(error).__name__}: {error}") from error
         if answer.status_code >= 400 and answer.status_code not in accepted:
-            told = without_secrets(answer.text, self._headers)[:500]
+            told = without_secrets(answer.text, self._config.headers())[:500]
             raise ToolsetError(f"{asked} was refused ({answer.status_code}): {told}")
         return answer
 
@@ -207,26 +192,27 @@ async def remote_instance(
     inline, known = backend.remote_api_config_inline, file.config.global_remote_apis or {}
     config = inline or known[backend.remote_api_config_ref or ""]
     defaults = file.config.global_remote_api_defaults or RemoteApiDefaults()
-    api = InstanceApi(config, backend.backend_name_ref, defaults)
+    timeout = httpx2.Timeout(defaults.timeout, connect=defaults.connect_timeout)
     made: list[Instance] = []
 
-    async def make() -> None:
-        made.extend(await api.make(backend, session))
+    async with http_client(config.headers(), timeout) as client:
+        api = InstanceApi(config, backend.backend_name_ref, client)
 
-    async def delete() -> None:
-        for instance in made:
-            try:
-                await api.delete(instance)
-            except ToolsetError as error:
-                name = f"instance {instance.remote_instance_id!r} of tool backend {backend.backend_name_ref!r}"
-                logger.error("left behind, to be removed by hand: %s (%s)", name, error)
+        async def make() -> None:
+            made.extend(await api.make(backend, session))
 
-    try:
-        await run_shielded(make())  # cancelled, the instance is known before it is deleted
-        async with contextlib.AsyncExitStack() as stack:
-            proxy = None
-            if config.call_tool_endpoint_template is not None:
-                proxy = await stack.enter_async_context(api.caller(made[0], call_timeout))
+        async def delete() -> None:
+            for instance in made:
+                try:
+                    await api.delete(instance)
+                except ToolsetError as error:
+                    name = f"instance {instance.remote_instance_id!r} of tool backend {backend.backend_name_ref!r}"
+                    logger.error("left behind, to be removed by hand: %s (%s)", name, error)
+
+        try:
+            await run_shielded(make())  # cancelled, the instance is known before it is deleted
+            called = config.call_tool_endpoint_template is not None
+            proxy = functools.partial(api.call, made[0], call_timeout) if called else None
             yield RemoteServer(made[0].mcp_endpoint_url, config.headers(), proxy=proxy, patient=True)
-    finally:
-        await run_shielded(delete())
+        finally:
+            await run_shielded(delete())

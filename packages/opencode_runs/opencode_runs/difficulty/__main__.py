@@ -48,7 +48,7 @@ unscored, pass_at_K. A row without a task is null in all of them, a task without
 examples:
   opencode-difficulty join tasks.jsonl outputs/my-run -o rated.parquet
   opencode-difficulty join tasks.parquet outputs/small outputs/large --per-model -o rated.parquet
-  opencode-difficulty join other.csv outputs/my-run --on id --id-key uid -o rated.parquet
+  opencode-difficulty join other.csv outputs/my-run --id-key uid -o rated.parquet
 """
 SHOW_HELP = """\
 examples:
@@ -109,13 +109,6 @@ def _join_options(parser: Parser) -> None:
     parser.add_argument("--model", help="the model whose figures are written, if the runs have several")
     parser.add_argument("--env", help="the env whose figures are written, if the runs have several")
     parser.add_argument("--per-model", action="store_true", help="write all, with the model as column prefix")
-    parser.add_argument(
-        "--on",
-        dest="by",
-        choices=("auto", "key", "id"),
-        default="auto",
-        help="match rows with tasks by key, by id, or by the first that fits (default auto)",
-    )
     parser.add_argument("--id-key", metavar="COLUMN", help="column of the ids that tasks carry (default id)")
     parser.add_argument(
         "--taskset", type=_pair, action="append", default=[], metavar="OPTION=COLUMN",
