@@ -20,13 +20,16 @@ from opencode_simulation.world import RESOURCE_URI, TOOL_NAME, World, declared
 
 _LONGEST_NAME = 64
 """Characters of a tool's name that model endpoints take, the server's name before it included."""
-_HOOKS = ("reset", "step", "finish", "close", "format_observation")
 _NO_METHODS = {staticmethod: "a static method", classmethod: "a class method", property: "a property"}
 
 
 def problems_of(world: type[World], server_name: str) -> list[str]:
     """Everything wrong with the tools and resources of a class; `server_name` is put before its tools."""
-    found = list(_class_methods(world))
+    found = []
+    hook = inspect.getattr_static(world, "default_config")
+    if not isinstance(hook, classmethod | staticmethod):
+        why = "mark it @classmethod, it is asked before there is a world"
+        found.append(_told(hook, f"{world.__name__}.default_config: {why}"))
     for name in dict.fromkeys(name for base in reversed(world.__mro__) for name in vars(base)):
         method = inspect.getattr_static(world, name)
         for kind, mark in (("tool", TOOL_NAME), ("resource", RESOURCE_URI)):
@@ -40,17 +43,6 @@ def problems_of(world: type[World], server_name: str) -> list[str]:
     except TypeError as error:
         found.append(_told(world, str(error)))
     return found
-
-
-def _class_methods(world: type[World]) -> Iterator[str]:
-    method = inspect.getattr_static(world, "default_config")
-    if not isinstance(method, classmethod | staticmethod):
-        yield _told(
-            method, f"{world.__name__}.default_config: mark it @classmethod, it is asked before there is a world"
-        )
-    for name in _HOOKS:
-        if not callable(getattr(world, name)):
-            yield _told(world, f"{world.__name__}.{name}: is {getattr(world, name)!r}, and it is called")
 
 
 def _inner(method: Any) -> Any:

@@ -35,7 +35,6 @@ from opencode_env.taskset import OpenCodeTask, OpenCodeTasksetConfig
 from opencode_env.taskset.folders import CONFIG_FILE, read_folder, task_directories
 from opencode_env.taskset.mapping import RowMapper
 from opencode_env.taskset.row import nearest_name
-from opencode_rubrics import AnyTrace
 from openenv.core.env_server.interfaces import Environment
 from rollout_sandbox.file_lock import locked
 from rollout_sandbox.told import without_credentials
@@ -143,52 +142,6 @@ def _unpack(packed: zipfile.ZipFile, target: Path) -> None:
 
 
 WRITE_FILE_SECONDS = 120.0
-
-
-class TaskEpisode:
-    """A task in a sandbox, which is started and made ready by `start`."""
-
-    def __init__(self, task: OpenCodeTask) -> None:
-        self.task = task
-        self._resources = AsyncExitStack()
-        self._box: TaskSandbox
-        self.terminals: Terminals
-        self.over = False
-        """Whether it is scored, or was to be: nothing more is done for the agent then."""
-
-    async def start(self, place: SandboxPlace) -> None:
-        """Raises a `SandboxError` or a `TaskError` where there is no sandbox for the task, or its setup failed."""
-        image = self.task.data.image
-        if image is not None and isinstance(place.runtime, SubprocessConfig):
-            raise vf.TaskError(
-                f"task {self.task.data.id} asks for image {image!r}, which the local sandbox cannot give: set TB2_MODE "
-                "to docker or podman"
-            )
-        self._box = await self._resources.enter_async_context(place.environment().box(self.task))
-        self.terminals = Terminals(self._box.agents)
-
-    async def write_file(self, path: str, content: str) -> None:
-        """Write a file of the sandbox, with its parents; a `ValueError` where it takes no content, as a FIFO."""
-        absolute = path if path.startswith("/") else f"{self._box.workdir}/{path}"
-        parent = absolute.rpartition("/")[0] or "/"
-        try:
-            async with asyncio.timeout(WRITE_FILE_SECONDS):
-                await self._box.agents.run(["mkdir", "-p", "--", parent], {})
-                await self._box.agents.write(absolute, content.encode())
-        except TimeoutError as error:
-            raise ValueError(f"{path!r} could not be written within {WRITE_FILE_SECONDS:g} s") from error
-
-    async def evaluate(self) -> AnyTrace:
-        """Score what is in the sandbox; the reward and the run of the tests are on the trace. A `ScoringError` where
-        the tests give no verdict, in an untouched copy of the sandbox either."""
-        self.over = True
-        await self.terminals.end_all()
-        return await self._box.score()
-
-    async def close(self) -> None:
-        await self._resources.aclose()
-
-
 logger = logging.getLogger("verifiers.v1.opencode_openenv")
 MAX_LOG_BYTES = 16 << 20
 """The most that one log may hold."""
@@ -239,6 +192,18 @@ class SessionLog:
         return directory
 
 
+async def _write_file(box: TaskSandbox, path: str, content: str) -> None:
+    """Write a file of the sandbox, with its parents; a `ValueError` where it takes no content, as a FIFO."""
+    absolute = path if path.startswith("/") else f"{box.workdir}/{path}"
+    parent = absolute.rpartition("/")[0] or "/"
+    try:
+        async with asyncio.timeout(WRITE_FILE_SECONDS):
+            await box.agents.run(["mkdir", "-p", "--", parent], {})
+            await box.agents.write(absolute, content.encode())
+    except TimeoutError as error:
+        raise ValueError(f"{path!r} could not be written within {WRITE_FILE_SECONDS:g} s") from error
+
+
 ResultT = TypeVar("ResultT")
 
 
@@ -281,7 +246,11 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         super().__init__()
         self._settings = read_settings(tasks_dir, output_dir, command_timeout_s, mode, place)
         self._state = Tbench2State(episode_id=str(uuid4()))
-        self._episode: TaskEpisode | None = None
+        self._resources = AsyncExitStack()
+        self._box: TaskSandbox | None = None
+        self._terminals: Terminals
+        self._over = False
+        """Whether it is scored, or was to be: nothing more is done for the agent then."""
         self._log: SessionLog
 
     @property
@@ -312,7 +281,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         return await asyncio.wrap_future(submit(self._step(action, timeout_s)))
 
     def close(self) -> None:
-        if self._episode is not None:
+        if self._box is not None:
             self._warn_of_loss()
             submit(self._end()).result()
 
@@ -327,9 +296,14 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         episode_id = episode_id or str(uuid4())
         name = str(task_id or task_name or folder.name)
         self._log = SessionLog(self._settings.output_dir, name, episode_id)
-        episode = TaskEpisode(task)
-        await episode.start(self._settings.place)
-        self._episode = episode
+        place, image = self._settings.place, task.data.image
+        if image is not None and isinstance(place.runtime, SubprocessConfig):
+            raise vf.TaskError(
+                f"task {task.data.id} asks for image {image!r}, which the local sandbox cannot give: set TB2_MODE to "
+                "docker or podman"
+            )
+        self._box = await self._resources.enter_async_context(place.environment().box(task))
+        self._terminals, self._over = Terminals(self._box.agents), False
         self._state = Tbench2State(
             episode_id=episode_id, task_id=name, task_path=str(folder), session_id=DEFAULT_SESSION, terminal_ready=True
         )
@@ -337,15 +311,15 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         limits = {
             "verifier_timeout_sec": task.data.tests.timeout,
             "command_timeout_s": self._settings.command_timeout_s,
-            "docker_image": task.data.image,
+            "docker_image": image,
         }
         return self._observation(action_type="reset", instruction=str(task.data.prompt), info=limits, reward=0.0)
 
     async def _step(self, action: Tbench2Action, timeout_s: float | None) -> Tbench2Observation:
-        if self._episode is None and action.action_type is ActionType.CLOSE:
+        if self._box is None and action.action_type is ActionType.CLOSE:
             # As the last step of every caller's loop, also after evaluate.
             return self._observation(action_type="close", done=True)
-        if self._episode is None or self._episode.over:
+        if self._box is None or self._over:
             raise ValueError("there is no task in progress: call reset first")
         if timeout_s is not None:
             action = action.model_copy(update={"metadata": {**action.metadata, "timeout_s": timeout_s}})
@@ -354,7 +328,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         state.step_count += 1
         state.last_action_type, state.last_command, state.session_id = action.action_type, action.command, session
         try:
-            observation = await self._act(self._episode, action, session)
+            observation = await self._act(self._box, action, session)
         except asyncio.CancelledError:
             self._warn_of_loss()
             await self._end()
@@ -364,55 +338,57 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         self._log.add(session, f"{action.action_type} {action.command or action.file_path}", observation.output)
         return observation
 
-    async def _act(self, episode: TaskEpisode, action: Tbench2Action, session: str) -> Tbench2Observation:
+    async def _act(self, box: TaskSandbox, action: Tbench2Action, session: str) -> Tbench2Observation:
         match action.action_type:
             case ActionType.EXEC:
-                return await self._exec(episode, action, session)
+                return await self._exec(action, session)
             case ActionType.WRITE:
-                await episode.terminals.write(session, action.command)
+                await self._terminals.write(session, action.command)
             case ActionType.VIEW:
-                return self._seen(await episode.terminals.view(session))
+                return self._seen(await self._terminals.view(session))
             case ActionType.WAIT:
                 seconds = 5.0 if action.wait_seconds is None else action.wait_seconds
-                return self._seen(await episode.terminals.view(session, seconds))
+                return self._seen(await self._terminals.view(session, seconds))
             case ActionType.KILL:
-                return self._seen(await episode.terminals.kill(session))
+                return self._seen(await self._terminals.kill(session))
             case ActionType.WRITE_FILE:
                 if not action.file_path:
                     raise ValueError("write_file needs a file_path")
-                await episode.write_file(action.file_path, action.content)
+                await _write_file(box, action.file_path, action.content)
             case ActionType.EVALUATE:
-                return await self._evaluate(episode)
+                return await self._evaluate(box)
             case ActionType.CLOSE:
                 await self._end()
                 return self._observation(done=True)
         return self._observation()
 
-    async def _exec(self, episode: TaskEpisode, action: Tbench2Action, session: str) -> Tbench2Observation:
+    async def _exec(self, action: Tbench2Action, session: str) -> Tbench2Observation:
         if not action.command.strip():
             raise ValueError("exec needs a command")
         if not action.block:
-            await episode.terminals.start(session, action.command)
+            await self._terminals.start(session, action.command)
             return self._observation(info={"exit_code": None})
         limit = self._settings.command_timeout_s
         asked = action.metadata.get("timeout_s")
         limit = min(limit, asked) if isinstance(asked, int | float) and asked > 0 else limit
-        ran = await episode.terminals.run(action.command, limit)
+        ran = await self._terminals.run(action.command, limit)
         if ran.exit_code is None:
             error = f"the command did not end within {limit:g} s and was ended (command_timeout_s)"
             return self._observation(output=ran.output, success=False, error=error, info={"exit_code": None})
         return self._seen(ran)
 
-    async def _evaluate(self, episode: TaskEpisode) -> Tbench2Observation:
+    async def _evaluate(self, box: TaskSandbox) -> Tbench2Observation:
+        self._over = True
         try:
-            trace = await episode.evaluate()
+            await self._terminals.end_all()
+            trace = await box.score()
         finally:
             await self._end()
         run, reward = trace.info["tests"], float(trace.reward)
         info = {
             "tests_passed": reward >= 1.0,
             "exit_code": run.get("exit_code"),  # None if the test script never ran
-            "docker_image": episode.task.data.image,
+            "docker_image": box.task.data.image,
             "problem": str(run["problem"]),
             "warning": str(run["warning"]),
         }
@@ -423,10 +399,9 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         logger.warning("task %r ended without a score: its caller is gone", self._state.task_id)
 
     async def _end(self) -> None:
-        episode, self._episode = self._episode, None
+        self._box = None
         self._state.terminal_ready = False
-        if episode is not None:
-            await episode.close()
+        await self._resources.aclose()
 
     def _seen(self, ran: CommandOutput) -> Tbench2Observation:
         return self._observation(output=ran.output, info={"exit_code": ran.exit_code})
