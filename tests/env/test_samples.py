@@ -13,19 +13,19 @@ from dataclasses import dataclass
 import pytest
 from opencode_env.agents.opencode.builds import DEFAULT_VERSION
 from opencode_env.agents.opencode.config import BUILT_IN_TOOLS
-from opencode_env.samples import load_samples
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
 from verifiers.v1.trace import WireTrace
 
 from tests.support.held_model import HeldModel
 from tests.support.machine import slowdown
+from tests.support.sample_rows import sample_rows
 from tests.support.sizes import size
 from tests.support.user_home import FinishedEvaluation, UserHome, is_closed
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("light_opencode")]
 
-SAMPLES = {sample.id: sample for sample in load_samples()}
+SAMPLES = {sample.id: sample for sample in sample_rows()}
 SOLVED = size(["arithmetic-orders", "rename-function", "pig-latin", "cone-volume", "quadratic-roots"], [*SAMPLES])
 PARTIAL = ("csv-report", "rotate-logs", "pig-latin")
 """Samples with rewards between 0 and 1, and those failed here: `scripted_model/test_samples` fails all."""

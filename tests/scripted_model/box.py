@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import verifiers.v1 as vf
 from mathverdict.verdict import Source, verify_text
-from opencode_env.samples import Sample
 from opencode_env.scripted_model import Reply, ToolCall
 from opencode_rubrics import AnyTrace, VerifyCommandsConfig, VerifyCommandsRubric
 from rollout_sandbox.confined import LocalSandboxConfig, provision_confined
 
 from tests.rubrics.conftest import CheckedData, trace_of
+from tests.support.sample_rows import SampleRow
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Box:
         """Run a shell command in /app."""
         return await self.runtime.run(["sh", "-c", command], {})
 
-    async def begin(self, sample: Sample) -> None:
+    async def begin(self, sample: SampleRow) -> None:
         """Run the sample's setup commands in an empty /app."""
         self.reply = ""
         for command in ("find . -mindepth 1 -delete", *sample.setup):
@@ -61,7 +61,7 @@ class Box:
         else:
             assert call.name in ("grep", "glob")
 
-    async def reward(self, sample: Sample) -> float:
+    async def reward(self, sample: SampleRow) -> float:
         """What the verify commands give by their rubric, or whether the answer is right."""
         if sample.verify:
             return (await self.scored(sample)).reward
@@ -72,7 +72,7 @@ class Box:
             return float(given is not None and verify_text(sample.answer or "", given, source).right)
         return float(given is not None and given.strip() == sample.answer)
 
-    async def scored(self, sample: Sample) -> AnyTrace:
+    async def scored(self, sample: SampleRow) -> AnyTrace:
         """The trace that the sample's verify commands score, by the rubric of its row."""
         config = VerifyCommandsConfig.model_validate(sample.rubric or {})
         trace = trace_of(CheckedData(prompt=sample.question, verify=list(sample.verify)))
@@ -81,7 +81,7 @@ class Box:
 
 
 @asynccontextmanager
-async def prepared_for(sample: Sample) -> AsyncIterator[Box]:
+async def prepared_for(sample: SampleRow) -> AsyncIterator[Box]:
     """A fresh box in which the setup commands of the sample have run."""
     async with provision_confined(LocalSandboxConfig()) as runtime:
         box = Box(runtime)

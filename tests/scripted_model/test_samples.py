@@ -4,15 +4,16 @@ import shutil
 import time
 
 import pytest
-from opencode_env.samples import SAMPLES_PATH, Sample, load_samples
+from opencode_env.samples import SAMPLES_PATH
 from opencode_env.scripted_model.shipped_policies import load_solutions
 
 from tests.scripted_model.box import prepared_for
 from tests.support.machine import assert_no_longer
+from tests.support.sample_rows import SampleRow, sample_rows
 
 pytestmark = pytest.mark.usefixtures("sandboxes")
 
-SAMPLES = load_samples()
+SAMPLES = sample_rows()
 SOLUTIONS = load_solutions()
 FAILED_REWARDS = {"csv-report": 0.5, "pig-latin": 0.55, "rotate-logs": 2 / 3}
 
@@ -62,7 +63,7 @@ WITHOUT_THE_WORK = {
 @needs_bubblewrap
 @each_sample
 async def test_a_sample_earns_nothing_without_the_work_part_of_it_on_the_failing_path_and_all_when_solved(
-    sample: Sample,
+    sample: SampleRow,
 ) -> None:
     async with prepared_for(sample) as box:
         assert await box.reward(sample) == 0
@@ -125,7 +126,7 @@ async def test_a_program_that_cheats_its_judge_earns_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("path", ["solve", "fail"])
 @each_sample
-def test_solutions_take_two_to_five_turns_and_end_with_a_plain_text(sample: Sample, path: str) -> None:
+def test_solutions_take_two_to_five_turns_and_end_with_a_plain_text(sample: SampleRow, path: str) -> None:
     steps = getattr(SOLUTIONS[sample.id], path)
     assert 2 <= len(steps) <= 5
     assert [bool(step.tool_calls) for step in steps] == [*[True] * (len(steps) - 1), False]

@@ -5,13 +5,13 @@ import json
 from typing import Any
 
 import pytest
-from opencode_env.samples import load_samples
 from opencode_env.scripted_model import SamplesPolicy, ScriptedModel
 from opencode_env.scripted_model.shipped_policies import coin, load_solutions
 
 from tests.scripted_model.client import Body, send, user
+from tests.support.sample_rows import sample_rows
 
-SAMPLES = {sample.id: sample for sample in load_samples()}
+SAMPLES = {sample.id: sample for sample in sample_rows()}
 SOLUTIONS = load_solutions()
 TOOLS = ("bash", "edit", "glob", "grep", "read", "skill", "task", "todowrite", "webfetch", "write")
 

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from opencode_env.samples import SAMPLES_PATH, load_samples
+from opencode_env.samples import SAMPLES_PATH
 from opencode_env.taskset.mapping import agent_code_in, judged_by_its_exit
 
+from tests.support.sample_rows import sample_rows
 from tests.taskset.files import tasks, write_jsonl
 
 DECIDED_BY_THE_AGENT = [
@@ -42,7 +43,7 @@ def test_a_command_that_runs_the_agents_code_is_told(command: str) -> None:
     assert agent_code_in(command)
 
 
-@pytest.mark.parametrize("command", [*DECIDED_BY_THE_JUDGE, *(c for sample in load_samples() for c in sample.verify)])
+@pytest.mark.parametrize("command", [*DECIDED_BY_THE_JUDGE, *(c for sample in sample_rows() for c in sample.verify)])
 def test_a_command_that_only_looks_at_what_the_agent_left_is_not(command: str) -> None:
     assert agent_code_in(command) is None
     assert not judged_by_its_exit(command)

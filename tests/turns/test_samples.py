@@ -7,22 +7,22 @@ import json
 from pathlib import Path
 
 import pytest
-from opencode_env.samples import load_samples
 from opencode_env.scripted_model import SamplesPolicy
 from opencode_runs.turns.kept import kept_turns
 
 from tests.support.rows import write_rows
+from tests.support.sample_rows import sample_rows
 from tests.support.sizes import size
 from tests.turns.playing import config_of, files, play, text
 
 pytestmark = pytest.mark.usefixtures("light_but_in_whole")
 
-PLAYED = size(["rotate-logs"], sorted(sample.id for sample in load_samples()))
+PLAYED = size(["rotate-logs"], sorted(sample.id for sample in sample_rows()))
 
 
 @pytest.mark.parametrize("name", PLAYED)
 async def test_each_turn_of_a_sample_begins_with_its_request_and_its_files(name: str, tmp_path: Path) -> None:
-    rows = [json.loads(sample.model_dump_json(exclude_none=True)) for sample in load_samples() if sample.id == name]
+    rows = [json.loads(sample.model_dump_json(exclude_none=True)) for sample in sample_rows() if sample.id == name]
     trunk = await play(config_of(write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "kept"), SamplesPolicy(1.0))
     (trace,) = trunk.traces
     assert (trace.ok, trace.reward) == (True, 1.0), trace.errors
