@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from opencode_env.taskset import DatasetError, OpenCodeTasksetConfig
-from opencode_env.taskset.sources import open_hub_dataset, stream_hub_tables
+from opencode_env.taskset.sources import open_hub_dataset, stream_hub_dataset
 
 from tests.taskset.files import row, tasks, write_csv, write_jsonl, write_parquet
 
@@ -141,12 +141,14 @@ def test_a_hub_dataset_is_opened_and_streamed_by_its_splits(tmp_path: Path) -> N
     write_parquet(folder / "test.parquet", [row(7)])
     config = OpenCodeTasksetConfig(dataset=str(folder))
     assert len(list(open_hub_dataset(config).rows(None))) == 200
-    tables = list(stream_hub_tables(config))
-    assert sum(table.num_rows for table in tables) == 200
-    assert len(tables) > 1
+    parts = list(stream_hub_dataset(config))
+    rows = [found for part in parts for found in part.rows(None)]
+    assert [found.number for found in rows] == list(range(1, 201))
+    assert [found.values for found in rows] == [found.values for found in open_hub_dataset(config).rows(None)]
+    assert len(parts) > 1
     test = config.model_copy(update={"dataset_split": "test"})
     assert [found.values["answer"] for found in open_hub_dataset(test).rows(None)] == ["8"]
-    for wrong in (open_hub_dataset, lambda c: list(stream_hub_tables(c))):
+    for wrong in (open_hub_dataset, lambda c: list(stream_hub_dataset(c))):
         with pytest.raises(DatasetError, match=r'no split "tset"; there are: .*test'):
             wrong(config.model_copy(update={"dataset_split": "tset"}))
 

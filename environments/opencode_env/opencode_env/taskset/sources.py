@@ -153,21 +153,6 @@ class TablePart(DatasetPart):
             raise DatasetError(f"{self.origin}: no readable {self.kind}: {error}") from error
 
 
-class LoadedTable(TablePart):
-    """A table in memory: a piece of a stream, whose first row has the number `first`."""
-
-    def __init__(self, origin: str, table: Any, first: int) -> None:
-        super().__init__(origin)
-        self._table = table
-        self.first = first
-
-    def schema(self) -> pa.Schema:
-        return self._table.schema
-
-    def stretches(self, key: str | None) -> Iterator[tuple[int, Iterable[Any]]]:
-        yield self._table.num_rows, [self._table]
-
-
 class ParquetFile(TablePart):
     """A `.parquet` file as a dataset part; row groups of which no row is kept are not read."""
 
@@ -322,8 +307,9 @@ def _paths(values: Any, prefix: str = "") -> Iterator[str]:
 class ArrowDataset(TablePart):
     """A `datasets.Dataset` as a dataset part; stretches of which no row is kept are not read."""
 
-    def __init__(self, dataset: Any, origin: str) -> None:
+    def __init__(self, dataset: Any, origin: str, first: int = 1) -> None:
         super().__init__(origin)
+        self.first = first
         # In this format cells are not decoded: a picture stays the bytes that it is.
         self._dataset = dataset.with_format("arrow")
 
@@ -358,9 +344,14 @@ def open_hub_dataset(config: OpenCodeTasksetConfig) -> ArrowDataset:
     return ArrowDataset(_load(config, streaming=False), config.dataset_name)
 
 
-def stream_hub_tables(config: OpenCodeTasksetConfig) -> Iterator[Any]:
-    """The configured Hub dataset as small Arrow tables, fetched as they are asked for."""
-    yield from _load(config, streaming=True).with_format("arrow").iter(batch_size=64)
+def stream_hub_dataset(config: OpenCodeTasksetConfig) -> Iterator[ArrowDataset]:
+    """The configured Hub dataset as small parts, fetched as they are asked for."""
+    import datasets
+
+    first = 1
+    for table in _load(config, streaming=True).with_format("arrow").iter(batch_size=64):
+        yield ArrowDataset(datasets.Dataset(datasets.table.InMemoryTable(table)), config.dataset_name, first)
+        first += table.num_rows
 
 
 def _load(config: OpenCodeTasksetConfig, *, streaming: bool) -> Any:
@@ -474,7 +465,7 @@ def read_rows(config: OpenCodeTasksetConfig, *, asked: Mapping[str, str] | None 
         raise DatasetError(f'dataset "{config.dataset_name}": skip_unsupported applies to folders of task directories')
     streamed = parts is None and config.streaming
     if parts is None:
-        parts = _stream(config) if streamed else [open_hub_dataset(config)]
+        parts = stream_hub_dataset(config) if streamed else [open_hub_dataset(config)]
     columns = asked_columns(config) if asked is None else dict(asked)
     rows = _selected(parts, config, columns, streamed=streamed)
     first = next(rows, None)
@@ -482,13 +473,6 @@ def read_rows(config: OpenCodeTasksetConfig, *, asked: Mapping[str, str] | None 
         raise DatasetError(f'dataset "{config.dataset_name}" holds no rows')
     yield first
     yield from rows
-
-
-def _stream(config: OpenCodeTasksetConfig) -> Iterator[DatasetPart]:
-    first = 1
-    for table in stream_hub_tables(config):
-        yield LoadedTable(config.dataset_name, table, first)
-        first += table.num_rows
 
 
 def _selected(
