@@ -80,11 +80,8 @@ _SILENT_SECONDS = 3600.0
 class OpenCodeEnvClient(MCPToolClient):
     """A session with the server; a context manager, sync and async.
 
-    Args:
-        base_url: of the server, such as http://127.0.0.1:8000.
-        token: that the server asks for; None = none.
-        queue_timeout_s: seconds that a rollout may wait for a place, beyond what it may take itself.
-        options: of OpenEnv's client, such as `connect_timeout_s` or `provider`.
+    The `token` is that which the server asks for; a rollout may wait `queue_timeout_s` seconds for a place, beyond what
+    it may take itself; further `options` are those of OpenEnv's client, such as `connect_timeout_s` or `provider`.
     """
 
     def __init__(
@@ -105,19 +102,12 @@ class OpenCodeEnvClient(MCPToolClient):
     async def from_docker_image(
         cls, image: str, provider: Any = None, *, token: str | None = None, **options: Any
     ) -> "OpenCodeEnvClient":
-        """A session with a server in a new container, which ends with the session.
+        """A session with a server in a new container of an `image` that this package's `Dockerfile` makes; it ends with
+        the session.
 
-        OpenEnv publishes it at every address of this machine, so it gets a token that nobody else knows.
-
-        Args:
-            image: made by the `Dockerfile` of this package.
-            provider: that starts it; None = OpenEnv's for Docker.
-            token: None = a new one.
-            options: of the provider, such as `env_vars`.
-
-        Raises:
-            RuntimeError: the container did not start.
-            TimeoutError: its server did not answer.
+        The `provider` (None: OpenEnv's for Docker, with its `options`, such as `env_vars`) publishes it at every
+        address of this machine, so it gets a token that nobody else knows. A `RuntimeError` where it did not start, a
+        `TimeoutError` where it did not answer.
         """
         provider, token = provider or LocalDockerProvider(), token or secrets.token_urlsafe(16)
         variables = {**(options.pop("env_vars", None) or {}), TOKEN_VARIABLE: token}
@@ -132,16 +122,11 @@ class OpenCodeEnvClient(MCPToolClient):
         return client
 
     def run_rollout(self, **arguments: Any) -> Any:
-        """Run one rollout; a `RolloutResult`, or in async code an awaitable of it.
+        """Run one rollout, by the fields of `RolloutSpec`; a `RolloutResult`, or in async code an awaitable of it.
 
-        Args:
-            arguments: the fields of `RolloutSpec`, `instruction` at least.
-
-        Raises:
-            ValueError: wrong arguments, found here or by the server.
-            TimeoutError: no answer came although the rollout's time and `queue_timeout_s` were up.
-            ConnectionError: the server cannot be reached.
-            RuntimeError: the server failed.
+        A `ValueError` for wrong arguments, found here or by the server; a `TimeoutError` where no answer came although
+        the rollout's time and `queue_timeout_s` were up; a `ConnectionError` where the server cannot be reached; a
+        `RuntimeError` where it failed.
         """
         spec = read_arguments(arguments)
         return self._dispatch(lambda: self._run(spec))

@@ -65,14 +65,8 @@ def _given_token(authorization: str) -> str | None:
 
 
 class GuardedApplication:
-    """An ASGI application behind the guard.
-
-    Args:
-        application: OpenEnv's.
-        token: what callers must send; None = nothing.
-        max_bytes: the most that one connection may hold here: a request's body, or messages that wait to be read.
-            All together may hold `ALL` times as much.
-    """
+    """An ASGI application behind the guard; callers must send the `token`, if there is one. A connection may hold
+    `max_bytes` here (a request's body, or messages that wait to be read), and all together `ALL` times as much."""
 
     def __init__(self, application: Application, token: str | None, max_bytes: int) -> None:
         self._application = application

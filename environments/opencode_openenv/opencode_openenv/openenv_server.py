@@ -135,14 +135,9 @@ ConfigT = TypeVar("ConfigT", bound=ListenConfig)
 
 
 class OpenEnvServer(Generic[ConfigT]):
-    """An OpenEnv application behind the guard, served by this program, or by another one as an ASGI application.
-
-    Args:
-        name: in the log.
-        config_type: its options; another program serves it with their defaults, and with a token only.
-        start: makes the application, with what it needs on a stack that is left before the callers are answered for
-            the last time; raises `ValueError` or `RolloutError` where it cannot.
-    """
+    """An OpenEnv application behind the guard, served by this program, or by another one as an ASGI application: with
+    the defaults of `config_type`, and with a token only. `start` makes it, or raises a `ValueError` or `RolloutError`;
+    the stack with what it needs is left before the callers are answered for the last time."""
 
     def __init__(
         self,

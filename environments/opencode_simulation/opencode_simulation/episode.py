@@ -250,10 +250,8 @@ class Episode:
         raise WorldError(f"world {self._kind.__name__}: {how}")
 
     async def call(self, tool: str, arguments: Mapping[str, Any], key: CallKey | None = None) -> str:
-        """Take one action, whose arguments are validated, and return what the agent sees of it.
-
-        A call with the `key` of an earlier one is that call, sent again. Raises `CallRefused` where nothing changed.
-        """
+        """Take one action, whose arguments are validated, and return what the agent sees of it; a `CallRefused` where
+        nothing changed. A call with the `key` of an earlier one is that call, sent again."""
         if key is not None and (same := self._calls.get(key)) is not None:
             return await asyncio.shield(same)
         if len(self._waiting) >= MOST_WAITING:
@@ -292,10 +290,8 @@ class Episode:
                 raise CallRefused(await self._fail(f"resource: {failure_text(error)}")) from error
 
     async def finish(self, patience: float | None = None) -> None:
-        """Have the world judge its final state, unless its episode has ended; idempotent.
-
-        It may take `patience` seconds, or as long as calls may; a world with a call still going on then is not judged.
-        """
+        """Have the world judge its final state, unless its episode has ended; idempotent. It may take `patience`
+        seconds, or as long as calls may; a world with a call still going on then is not judged."""
         async with self._locked_within(patience):
             if self._over or self._hung:
                 return

@@ -264,18 +264,12 @@ def _words(text: str) -> str:
 
 
 async def check_parity(simulation: Offering, production: Offering, *, descriptions: bool = False) -> None:
-    """Compare the tools of a simulation with those of production: names, and each parameter's name, place, type,
-    default and whether it is required.
+    """Compare the tools of a simulation, which an agent is given in training, with those of the production that it
+    stands for: names, and each parameter's name, place, type, default and whether it is required; with `descriptions`,
+    also all descriptions.
 
-    Args:
-        simulation: what an agent is given in training.
-        production: what it stands for.
-        descriptions: whether the descriptions of tools, of parameters and inside those must be the same, too.
-
-    Raises:
-        ToolMismatchError: a tool is on one side only; the text holds all other differences as well.
-        SignatureMismatchError: a tool takes other arguments.
-        ValueError: one side cannot be found, read or asked.
+    A `ToolMismatchError` names the tools on one side only and all other differences, a `SignatureMismatchError` those
+    of arguments; a `ValueError` where one side cannot be found, read or asked.
     """
     ours, theirs = await list_tools(simulation), await list_tools(production)
     names, wanted = [tool.name for tool in ours], [tool.name for tool in theirs]

@@ -28,11 +28,8 @@ _ECHO = 80
 
 
 def given_arguments(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return what an agent gave, before a tool can change it.
-
-    It is an `InvalidAction` where it holds what JSON cannot say, such as NaN, or a world which shows it again would
-    seem to fail: it is nested deep, or holds a picture.
-    """
+    """Return what an agent gave, before a tool can change it; an `InvalidAction` where JSON cannot say it, as NaN, or a
+    world which shows it again would seem to fail: it is nested deep, or holds a picture."""
     try:
         given = {name: _checked(value, _AROUND + _ECHO) for name, value in arguments.items()}
     except ValueError as error:

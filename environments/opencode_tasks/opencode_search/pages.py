@@ -37,11 +37,8 @@ _BLOCKS = ("p", "div", "br", "li", "tr", "section", "article", "h1", "h2", "h3",
 
 
 async def open_page(url: str, start: int, *, private: bool = False) -> str:
-    """The text of a page from character `start` on, at most `MAX_PAGE_CHARS` of it.
-
-    With `private`, addresses of this machine and its networks are opened, too. An `UnreadablePage` if the page is
-    not to be had, or not to be read.
-    """
+    """The text of a page from character `start` on, at most `MAX_PAGE_CHARS` of it; an `UnreadablePage` if it is not to
+    be had or read. With `private`, addresses of this machine and its networks are opened, too."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             kind, body = await _fetched(url, private)

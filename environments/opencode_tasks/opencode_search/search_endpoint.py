@@ -85,11 +85,8 @@ class SearchEndpoint:
         self._begun: deque[float] = deque(maxlen=PER_MINUTE)
 
     async def search(self, query: str, count: int = MAX_RESULTS) -> str:
-        """The results as a numbered list of title, address and snippet.
-
-        A `SearchEndpointDown` where neither this query nor ours was answered; a `ValueError` for the agent where the
-        query is refused, or comes too soon.
-        """
+        """The results as a numbered list of title, address and snippet; a `ValueError` for the agent where the query is
+        refused or comes too soon, a `SearchEndpointDown` where neither it nor ours was answered."""
         async with place(self._one_at_a_time):
             return await self._decided(query, min(max(count, 1), MAX_RESULTS))
 

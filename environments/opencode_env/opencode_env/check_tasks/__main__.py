@@ -44,11 +44,8 @@ _OWNER = "opencode_env.check_tasks"
 
 
 async def write_folder(env: CheckEnv, task: OpenCodeTask, root: Path) -> Path:
-    """Write the task below `root`, in a directory of its id; one of that name is replaced.
-
-    A `FolderError` where it is of another kind, or needs what Harbor's layout has no word for; a `RolloutError` where
-    the untouched sandbox failed from which its tests are taken.
-    """
+    """Write the task below `root`, in a directory of its id; one of that name is replaced. A `FolderError` where it is
+    of another kind, or needs what Harbor's layout has no word for."""
     problem = task.data.swe
     if problem is None:
         raise FolderError("only software engineering tasks can be written as folders")

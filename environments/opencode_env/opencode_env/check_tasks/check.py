@@ -222,13 +222,8 @@ def misfits(
     *, agent: float | None, seat: float | None, scoring: float | None, longest: float, setup: float | None,
     longest_setup: float, episode: float | None,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield what does not fit, before anything has run; all in seconds, without a limit where None.
-
-    Args:
-        agent: what the task gives the agent.
-        seat: what the seat gives it, which goes before.
-        longest: what the task's own commands may take to score it; `longest_setup`, to prepare it.
-    """
+    """Yield what does not fit, before anything has run; all in seconds, without a limit where None. The `seat` goes
+    before what the task gives the `agent`; the task's own commands may take the `longest` to score it."""
     if agent is not None and seat is not None and seat < agent:
         yield f"the task gives the agent {agent:g} s, and --env.agent.timeout.rollout {seat:g} s"
     agent = agent if seat is None else seat

@@ -439,12 +439,8 @@ def runtime_kind(runtime: Any, *, confined: bool) -> str:
 
 
 class KeptTurns(Feature):
-    """Keeps turns of an environment's rollouts, and lets a rollout go on from one.
-
-    Args:
-        options: the configuration's own.
-        config: that of the environment, whose other settings decide too how a rollout goes on.
-    """
+    """Keeps turns of an environment's rollouts, and lets a rollout go on from one; all settings of the environment
+    decide how."""
 
     def __init__(self, options: TurnsConfig, config: CliAgentEnvConfig) -> None:
         self._options, self._config = options, config
@@ -467,11 +463,8 @@ class KeptTurns(Feature):
 
     @asynccontextmanager
     async def playing(self, task: Task[Any, Any, Any], agents: Agents, rollout: Rollout) -> AsyncIterator[None]:
-        """Hold the turns of a new rollout, where it has to do with any, until its end.
-
-        An `EnvError` where turns are to be kept and none could be restored; a `TaskError` where the task names one that
-        cannot be continued here.
-        """
+        """Hold the turns of a new rollout, where it has to do with any, until its end. An `EnvError` where none could
+        be restored, a `TaskError` where the task names one that cannot be continued here."""
         agent, confined = agents.agent, self._config.sandbox.confine
         runtime = agent.runtime_config
         if not isinstance(runtime, SubprocessConfig):

@@ -203,10 +203,8 @@ class Dataset:
 
 
 def open_dataset(name: str, config: OpenCodeTasksetConfig) -> Dataset:
-    """Open the local dataset `name`: a file, a folder, a glob, a folder saved by `datasets`, or our "samples".
-
-    `config` says which split of a folder is meant, and in which column the form of numbers matters (the answers').
-    """
+    """Open the local dataset `name`: a file, a folder, a glob, a folder saved by `datasets`, or our "samples"; `config`
+    says which split of a folder is meant, and which column holds the answers."""
     path = Path(name).expanduser()
     if name == "samples" and not path.exists():
         return _of_rows(config.model_copy(update={"dataset": None}))

@@ -455,11 +455,8 @@ def _columns(rows: list[Row]) -> list[str]:
 
 
 def read_rows(config: OpenCodeTasksetConfig, *, asked: Mapping[str, str] | None = None) -> Iterator[Row]:
-    """The rows that `config` selects, in the dataset's order, read as they are asked for.
-
-    `asked` are the columns that must exist, by option, where they are not those of `config`. A `DatasetError` where
-    there is no such dataset or column, a file cannot be read, or no row is left.
-    """
+    """The rows that `config` selects, in the dataset's order, read as they are asked for; `asked` are the columns that
+    must exist, by option, if not those of `config`. A `DatasetError` where a file, a column or any row is missing."""
     parts: Iterable[DatasetPart] | None = find_local_parts(config)
     if config.skip_unsupported and not any(isinstance(part, TaskFolders) for part in parts or ()):
         raise DatasetError(f'dataset "{config.dataset_name}": skip_unsupported applies to folders of task directories')

@@ -343,11 +343,9 @@ class _QuietServer(uvicorn.Server):
 
 
 class Bridge:
-    """Serves MCP over HTTP on this machine's loopback, between `start` and `stop`.
-
-    A route is open only between `add` and `remove`, and whoever does not know its random path finds
-    nothing. An agent learns a path and nothing else: no address of a backend, and no header that the backend wants.
-    """
+    """Serves MCP over HTTP on this machine's loopback, between `start` and `stop`. A route is open only between `add`
+    and `remove`, under a random path. That is all that an agent learns: no address of a backend, and no header that it
+    wants."""
 
     def __init__(self) -> None:
         self._routes: dict[str, _Channel] = {}

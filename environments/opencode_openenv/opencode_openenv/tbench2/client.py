@@ -10,13 +10,9 @@ from opencode_openenv.tbench2.models import Tbench2Action, Tbench2Observation, T
 
 
 class Tbench2Env(EnvClient[Tbench2Action, Tbench2Observation, Tbench2State]):
-    """A session with the server; a context manager, sync and async.
-
-    Args:
-        token: that the server asks for; None = none.
-        message_timeout_s: seconds that one answer may take; an evaluation takes what the task gives its tests, 900 s
-            where it says nothing, and as much again when the agent took the verdict away.
-    """
+    """A session with the server, which may ask for a `token`; a context manager, sync and async. One answer may take
+    `message_timeout_s`: an evaluation takes what the task gives its tests, 900 s where it says nothing, and as much
+    again when the agent took the verdict away."""
 
     def __init__(
         self, base_url: str, *, token: str | None = None, message_timeout_s: float = 3600.0, **options: Any

@@ -83,10 +83,8 @@ class _Live:
 
 
 class Terminals:
-    """The commands of one sandbox, which start in its work directory.
-
-    A session that there is not, that has ended or that does not read is a `ValueError` with its name.
-    """
+    """The commands of one sandbox, which start in its work directory. A session that there is not, that has ended or
+    that does not read is a `ValueError` with its name."""
 
     def __init__(self, runtime: vf.Runtime) -> None:
         self._runtime = runtime
