@@ -15,7 +15,7 @@ from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, terminal
 from opencode_openenv.tbench2 import environment as environment_module
 from opencode_openenv.tbench2.environment import SessionLog
 from opencode_openenv.tbench2.models import ActionType, Tbench2Observation
-from opencode_openenv.tbench2.settings import VARIABLES, SandboxPlace
+from opencode_openenv.tbench2.settings import VARIABLES
 from opencode_openenv.tbench2.terminals import MAX_OUTPUT_CHARS
 from opencode_rubrics import ScoringError
 from rollout_sandbox.podman import PodmanConfig
@@ -318,8 +318,8 @@ def test_a_task_with_an_image_runs_in_podman(
 def test_the_tasks_agent_user_is_who_acts(make_environment: MakeEnvironment, tmp_path: Path, podman_image: str) -> None:
     folder = shutil.copytree(TASKS / "count-lines", tmp_path / "tasks" / "count-lines")
     (folder / "task.toml").write_text('[agent]\nuser = "agent"\n[environment]\nworkdir = "/home/agent"\n')
-    place = SandboxPlace(PodmanConfig(image=image_with_agent_user(podman_image)))
-    environment = make_environment("count-lines", tasks_dir=folder.parent, place=place)
+    runtime = PodmanConfig(image=image_with_agent_user(podman_image))
+    environment = make_environment("count-lines", tasks_dir=folder.parent, runtime=runtime)
     act(environment, "write_file", file_path="mine/note", content="x")
     seen = sh(environment, "id -un; stat -c %U mine/note; echo $HOME; pwd")
     assert seen == "agent\nagent\n/home/agent\n/home/agent\n"
@@ -340,7 +340,7 @@ def test_time_limits_hold_in_containers_that_verifiers_runs(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(environment_module, "WRITE_FILE_SECONDS", 3.0)
     environment = make_environment(
-        "count-lines", place=SandboxPlace(DockerConfig(image=podman_image)), command_timeout_s=patience(1.0)
+        "count-lines", runtime=DockerConfig(image=podman_image), command_timeout_s=patience(1.0)
     )
     seen = act(environment, "exec", command="echo begun; setsid sleep 4242 & sleep 4242")
     assert (seen.success, seen.output, seen.info) == (False, "begun\n", {"exit_code": None})
@@ -379,7 +379,7 @@ def test_the_settings_are_read_of_the_variables(monkeypatch: pytest.MonkeyPatch,
     environment = Tbench2Environment(safe_mode=True)
     settings = environment._settings
     assert (settings.tasks_dir, settings.output_dir, settings.command_timeout_s) == (TASKS, tmp_path, 300.0)
-    assert isinstance(settings.place.runtime, PodmanConfig)
+    assert isinstance(settings.runtime, PodmanConfig)
 
 
 def test_no_link_leads_a_session_log_elsewhere_and_one_that_fails_costs_no_step(

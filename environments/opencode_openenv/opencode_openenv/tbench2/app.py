@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 from fastapi import FastAPI
 from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
+from rollout_sandbox.confined import LocalSandboxConfig
 
 from opencode_openenv.openenv_server import OpenEnvServer
 from opencode_openenv.tbench2.environment import Tbench2Environment
@@ -16,8 +17,7 @@ from opencode_openenv.tbench2.settings import Tbench2ServerConfig, most_sessions
 
 async def _start(config: Tbench2ServerConfig, resources: AsyncExitStack) -> FastAPI:
     # Nothing for the resources: sessions end with their connections, and their sandboxes with them.
-    place = read_settings().place
-    config.require_agents_out_of_reach(place.runtime, place.sandbox)
+    config.require_agents_out_of_reach(read_settings().runtime, LocalSandboxConfig())
     # Sessions that are made over HTTP end with nothing but a message, and places are few.
     sessions = ConcurrencyConfig(max_concurrent_envs=most_sessions(), session_timeout=14_400.0)
     application: FastAPI = create_fastapi_app(

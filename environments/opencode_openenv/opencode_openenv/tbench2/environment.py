@@ -38,10 +38,10 @@ from opencode_env.taskset.row import nearest_name
 from openenv.core.env_server.interfaces import Environment
 from rollout_sandbox.file_lock import locked
 from rollout_sandbox.told import without_credentials
-from verifiers.v1.runtimes import SubprocessConfig
+from verifiers.v1.runtimes import RuntimeConfig, SubprocessConfig
 
 from opencode_openenv.tbench2.models import ActionType, Tbench2Action, Tbench2Observation, Tbench2State
-from opencode_openenv.tbench2.settings import DEFAULT_SESSION, SandboxPlace, Tbench2Settings, read_settings
+from opencode_openenv.tbench2.settings import DEFAULT_SESSION, Tbench2Settings, read_settings, sandboxes_of
 from opencode_openenv.tbench2.terminals import CommandOutput, Terminals
 
 _CHECKSUM = re.compile(r"(?P<url>.+)#sha256=(?P<digest>[0-9a-f]{64})")
@@ -229,7 +229,7 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         command_timeout_s: seconds that a blocking command has; None is 20 in the local sandbox, 300 in a container.
         safe_mode: accepted and without effect: every command is in the sandbox, whatever it does there.
         mode: `local` (the confined sandbox), `docker` or `podman`; None is `TB2_MODE`.
-        place: any other sandbox, instead of `mode`.
+        runtime: as `--env.agent.runtime.*`, instead of `mode`.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -241,10 +241,10 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         command_timeout_s: float | None = None,
         safe_mode: bool = False,
         mode: str | None = None,
-        place: SandboxPlace | None = None,
+        runtime: RuntimeConfig | None = None,
     ) -> None:
         super().__init__()
-        self._settings = read_settings(tasks_dir, output_dir, command_timeout_s, mode, place)
+        self._settings = read_settings(tasks_dir, output_dir, command_timeout_s, mode, runtime)
         self._state = Tbench2State(episode_id=str(uuid4()))
         self._resources = AsyncExitStack()
         self._box: TaskSandbox | None = None
@@ -296,13 +296,13 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
         episode_id = episode_id or str(uuid4())
         name = str(task_id or task_name or folder.name)
         self._log = SessionLog(self._settings.output_dir, name, episode_id)
-        place, image = self._settings.place, task.data.image
-        if image is not None and isinstance(place.runtime, SubprocessConfig):
+        image = task.data.image
+        if image is not None and isinstance(self._settings.runtime, SubprocessConfig):
             raise vf.TaskError(
                 f"task {task.data.id} asks for image {image!r}, which the local sandbox cannot give: set TB2_MODE to "
                 "docker or podman"
             )
-        self._box = await self._resources.enter_async_context(place.environment().box(task))
+        self._box = await self._resources.enter_async_context(sandboxes_of(self._settings.runtime).box(task))
         self._terminals, self._over = Terminals(self._box.agents), False
         self._state = Tbench2State(
             episode_id=episode_id, task_id=name, task_path=str(folder), session_id=DEFAULT_SESSION, terminal_ready=True

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,7 +11,6 @@ from opencode_env.check_tasks.check import CheckEnv
 from opencode_env.cli_agent.env import CliAgentEnvConfig
 from opencode_env.taskset import OpenCodeTasksetConfig
 from opencode_rubrics.cache import cache_root
-from rollout_sandbox.confined import LocalSandboxConfig
 from rollout_sandbox.podman import PodmanConfig
 from verifiers.v1.runtimes import DockerConfig, RuntimeConfig, SubprocessConfig
 
@@ -51,19 +50,10 @@ def most_sessions() -> int:
     return int(given)
 
 
-@dataclass(frozen=True)
-class SandboxPlace:
-    """Tells where a task's sandbox is: the confined local one, or a container of any of verifiers' runtimes."""
-
-    runtime: RuntimeConfig = field(default_factory=SubprocessConfig)
-    """As `--env.agent.runtime.*`; `subprocess` is the confined local sandbox."""
-    sandbox: LocalSandboxConfig = field(default_factory=LocalSandboxConfig)
-
-    def environment(self) -> CheckEnv:
-        """An environment whose sandboxes are there, and which runs no agent in them."""
-        agent = CliAgentEnvConfig().agent.model_copy(update={"runtime": self.runtime})
-        taskset = OpenCodeTasksetConfig(id="opencode-env")
-        return CheckEnv(CliAgentEnvConfig(taskset=taskset, agent=agent, sandbox=self.sandbox))
+def sandboxes_of(runtime: RuntimeConfig) -> CheckEnv:
+    """An environment with sandboxes of this runtime, and without an agent; `subprocess` is the confined local one."""
+    agent = CliAgentEnvConfig().agent.model_copy(update={"runtime": runtime})
+    return CheckEnv(CliAgentEnvConfig(taskset=OpenCodeTasksetConfig(id="opencode-env"), agent=agent))
 
 
 @dataclass(frozen=True)
@@ -77,7 +67,7 @@ class Tbench2Settings:
     repo_url: str | None
     """Where the benchmark is downloaded from, as `URL#sha256=HEX`."""
     command_timeout_s: float
-    place: SandboxPlace
+    runtime: RuntimeConfig
 
 
 def read_settings(
@@ -85,13 +75,13 @@ def read_settings(
     output_dir: str | Path | None = None,
     command_timeout_s: float | None = None,
     mode: str | None = None,
-    place: SandboxPlace | None = None,
+    runtime: RuntimeConfig | None = None,
 ) -> Tbench2Settings:
-    """The settings; `place` goes before `mode`. A `ValueError` names a variable or argument that means nothing."""
+    """The settings; `runtime` goes before `mode`. A `ValueError` names a variable or argument that means nothing."""
     mode = mode or os.environ.get("TB2_MODE") or "local"
     if mode not in MODES:
         raise ValueError(f"TB2_MODE is {mode!r}: write {', '.join(MODES)}")
-    runtime, usual_seconds = MODES[mode]
+    usual_runtime, usual_seconds = MODES[mode]
     given = os.environ.get("TB2_COMMAND_TIMEOUT_S")
     try:
         seconds = command_timeout_s if command_timeout_s is not None else float(given or usual_seconds)
@@ -107,5 +97,5 @@ def read_settings(
         cache_dir=Path(os.environ.get("TB2_CACHE_DIR") or cache_root() / "terminal-bench-2").expanduser(),
         repo_url=os.environ.get("TB2_REPO_URL") or None,
         command_timeout_s=seconds,
-        place=place or SandboxPlace(runtime()),
+        runtime=runtime or usual_runtime(),
     )
