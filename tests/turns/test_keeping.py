@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from opencode_env import user_simulation
 from opencode_env.agents.opencode.config import OpenCodeHarnessConfig
 from opencode_env.cli_agent.classification import EndedRun, _failed_before_tools, _not_started
 from opencode_env.cli_agent.guard import GuardedHarness, guarded_task
@@ -131,8 +130,7 @@ async def test_what_holds_state_outside_the_sandbox_is_an_obstacle_by_name(
     async def conversed(*_: Any) -> None:
         """Nothing is run."""
 
-    monkeypatch.setattr(user_simulation, "converse", conversed)
-    user: Any = SimpleNamespace(_options=None, _seat=None)
+    user: Any = SimpleNamespace(converse=conversed)
     await SimulatedUsers.run(user, task, agents=None, box=None, rollout=rollout, run=None)  # type: ignore[arg-type]
     assert turns._obstacle(trace) == "a simulated user holds what is not a file of the sandbox"
 

@@ -184,38 +184,35 @@ class SimulatedUsers(Feature):
             await run(task)
         else:
             rollout.outside = "a simulated user holds what is not a file of the sandbox"
-            await converse(task, agents, box, rollout.begin, asked, self._options, self._seat)
+            await self.converse(task, agents, box, rollout.begin, asked)
 
+    async def converse(
+        self,
+        task: Task[Any, Any, Any],
+        agents: Agents,
+        box: Runtime,
+        on_trace: Callable[[AnyTrace], None],
+        asked: AskedUser,
+    ) -> None:
+        """Run the agent in `box` with the user that was `asked` for, to the end of its scoring."""
+        traces: list[AnyTrace] = []
 
-async def converse(
-    task: Task[Any, Any, Any],
-    agents: Agents,
-    box: Runtime,
-    on_trace: Callable[[AnyTrace], None],
-    asked: AskedUser,
-    options: UserSimulationConfig,
-    seat: AgentConfig,
-) -> None:
-    """Run the agent in `box` with the user that was `asked` for, to the end of its scoring. `seat` is the configuration
-    of the `user` seat, for what it says itself and does not take from the run."""
-    traces: list[AnyTrace] = []
+        def minted(trace: AnyTrace) -> None:
+            traces.append(trace)
+            trace.info[USER_RECORD] = {"played_by": "script" if asked.script else agents.user.ctx.model, "turns": 0}
+            on_trace(trace)
 
-    def minted(trace: AnyTrace) -> None:
-        traces.append(trace)
-        trace.info[USER_RECORD] = {"played_by": "script" if asked.script else agents.user.ctx.model, "turns": 0}
-        on_trace(trace)
-
-    if asked.script is None:
-        cast_user(agents.user, seat, asked)
-    async with AsyncExitStack() as outliving:
-        try:
-            async with agents.agent.interaction(task, runtime=box, on_trace=minted) as talk:
-                opened = talk.trace.task.data  # a world's first observation is in its prompt by now
-                user = await outliving.enter_async_context(_user(opened, agents, asked))
-                await _exchange(talk, user, options.max_turns)
-        except RolloutError:
-            if not (traces and traces[-1].is_completed and traces[-1].errors):
-                raise  # else it stands on the trace, as that of a run without a user
+        if asked.script is None:
+            cast_user(agents.user, self._seat, asked)
+        async with AsyncExitStack() as outliving:
+            try:
+                async with agents.agent.interaction(task, runtime=box, on_trace=minted) as talk:
+                    opened = talk.trace.task.data  # a world's first observation is in its prompt by now
+                    user = await outliving.enter_async_context(_user(opened, agents, asked))
+                    await _exchange(talk, user, self._options.max_turns)
+            except RolloutError:
+                if not (traces and traces[-1].is_completed and traces[-1].errors):
+                    raise  # else it stands on the trace, as that of a run without a user
 
 
 async def _exchange(talk: Interaction, user: User, max_turns: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import verifiers.v1 as vf
 from opencode_env.asked_user import AskedUser
-from opencode_env.user_simulation import STOP, UserSimulationConfig, converse
+from opencode_env.user_simulation import STOP, SimulatedUsers, UserSimulationConfig
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.configs.harness import HarnessConfig
 
@@ -50,7 +50,8 @@ async def conversed(asked: AskedUser, agent: Side, user: Side, prompt: str | Non
     agents: Any = SimpleNamespace(agent=agent, user=user)
     unused: Any = None
     task = vf.Task(vf.TaskData(idx=0, prompt=prompt))
-    await converse(task, agents, unused, traces.append, asked, UserSimulationConfig(), AgentConfig())
+    users = SimulatedUsers(UserSimulationConfig(), AgentConfig())
+    await users.converse(task, agents, unused, traces.append, asked)
     return traces
 
 
