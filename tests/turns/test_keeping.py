@@ -102,9 +102,7 @@ def test_what_could_not_be_restored_is_refused_by_name(runtime: Any, confined: b
         require_keepable(TurnsConfig(keep=tmp_path), runtime, harness, confined=confined)
 
 
-async def test_what_holds_state_outside_the_sandbox_is_an_obstacle_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_holds_state_outside_the_sandbox_is_an_obstacle_by_name(tmp_path: Path) -> None:
     trace: Any = SimpleNamespace(info={})
     rollout = Rollout()
     attach(rollout, trace)
