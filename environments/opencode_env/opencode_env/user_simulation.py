@@ -64,6 +64,9 @@ class UserSimulationConfig(BaseConfig):
 
     max_turns: int = Field(20, ge=1)
     """Messages of the user in one conversation, beyond the row's prompt; then the rollout ends."""
+    persona: str = PERSONA
+    """System prompt of a user that a model plays; `{instructions}` is the row's `system_prompt`, `{stop}` the word with
+    which the user ends the conversation."""
 
 
 def asked_user(task: Task[Any, Any, Any]) -> AskedUser | None:
@@ -208,7 +211,7 @@ class SimulatedUsers(Feature):
             try:
                 async with agents.agent.interaction(task, runtime=box, on_trace=minted) as talk:
                     opened = talk.trace.task.data  # a world's first observation is in its prompt by now
-                    user = await outliving.enter_async_context(_user(opened, agents, asked))
+                    user = await outliving.enter_async_context(_user(opened, agents, asked, self._options.persona))
                     await _exchange(talk, user, self._options.max_turns)
             except RolloutError:
                 if not (traces and traces[-1].is_completed and traces[-1].errors):
@@ -238,11 +241,11 @@ async def _exchange(talk: Interaction, user: User, max_turns: int) -> None:
 
 
 @asynccontextmanager
-async def _user(data: vf.TaskData, agents: Agents, asked: AskedUser) -> AsyncIterator[User]:
+async def _user(data: vf.TaskData, agents: Agents, asked: AskedUser, persona: str) -> AsyncIterator[User]:
     if asked.script is not None:
         yield ScriptedUser(asked.script)
         return
-    persona = PERSONA.replace("{stop}", STOP).replace("{instructions}", asked.system_prompt)
+    persona = persona.replace("{stop}", STOP).replace("{instructions}", asked.system_prompt)
     if data.prompt is not None:
         persona += f"\n\nYou have opened the conversation with this message:\n{data.prompt_text}"
     played = vf.Task(vf.TaskData(idx=data.idx, prompt=None, system_prompt=persona))
