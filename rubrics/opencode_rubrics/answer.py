@@ -1,7 +1,6 @@
 """Scores a rollout by its final answer: a file in the sandbox or the last reply.
 
-Invariant: whatever the agent left as its answer (nothing, a link, a FIFO, binary or endless data) is at worst
-a reward of 0 with a reason on the trace; only a failing sandbox or a task without an answer raises.
+Invariant: whatever the agent left as its answer is at worst a reward of 0 with a reason on the trace.
 """
 
 import re

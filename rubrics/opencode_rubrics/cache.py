@@ -1,7 +1,6 @@
 """The cache of this user's machine: directories that are made once and shared by every process.
 
-Invariant: a directory under its final name with its marker in it is complete; one that is being made has another name,
-and a lock keeps it to one maker.
+A directory with its marker in it is complete; one that is being made has another name, and a lock for its one maker.
 """
 
 import os
@@ -37,12 +36,9 @@ def require_cache(*places: Path) -> None:
 
 
 def make_once(directory: Path, marker: str, fill: Callable[[Path], None]) -> None:
-    """Make `directory`, and its parents, unless it holds the file `marker` (blocking).
-
-    `fill` writes that and all else into the empty directory that it is given; what it raises is passed on, and nothing
-    of it stays. Without the marker the directory, emptied by a cache cleaner perhaps, is made anew. An `OSError` if the
-    cache cannot be written.
-    """
+    """Make `directory`, and its parents, unless it holds the file `marker` (blocking). `fill` writes that and all else
+    into the empty directory that it is given; what it raises is passed on, and nothing of it stays. An `OSError` if the
+    cache cannot be written."""
     if (directory / marker).exists():
         return
     directory.parent.mkdir(parents=True, exist_ok=True)

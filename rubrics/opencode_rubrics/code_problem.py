@@ -136,10 +136,7 @@ def same_output(printed: str, expected: str, tolerance: float, relative: float, 
     """Whether the texts agree, apart from white space around them. Unless `strict`, also if their lines that are not
     empty agree in their words, or if all words of both are decimals, wherever the lines break: equal where both are
     whole numbers, else with a difference of at most `tolerance`, or of `relative` as a share of what is expected (of 1
-    at most where that is a whole number).
-
-    Takes time in proportion to the texts, and looks at no more words than are expected.
-    """
+    at most where that is a whole number). It takes time in proportion to the texts."""
     if printed.strip() == expected.strip():
         return True
     wanted = expected.split()

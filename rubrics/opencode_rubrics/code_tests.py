@@ -1,9 +1,8 @@
 """Scores a program or function by tests: what it prints or returns is compared with what the row expects.
 
-Invariant: expected outputs stay on this machine. The agent's answer is one bounded file, taken out of its sandbox; each
-test of it runs apart from the agent's files and from every other test, and says what the program did, never whether
-that was right. A program that fails, hangs or dies fails its test; a test that could not be run is an error of the
-rollout, and no test is left out of the count.
+Invariant: expected outputs stay on this machine. Each test of the answer, one bounded file, runs apart from the agent's
+files and from every other test, and says what the program did, never whether that was right. A program that fails,
+hangs or dies fails its test; a test that could not be run is an error of the rollout.
 """
 
 import asyncio
@@ -168,7 +167,6 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
     @vf.metric
     async def num_test_cases(self, trace: AnyTrace) -> float:
-        """Return how many tests there were."""
         return float(len(trace.info.get(CODE_TESTS_KEY, ())))
 
     @vf.metric
@@ -278,11 +276,8 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
 
 
 class _BoxPrograms:
-    """Runs programs of the agent's in a second sandbox of its rollout, which has never held the agent.
-
-    What runs, measures and reports there is of its image, and not the agent's. Each program runs through
-    `run-agent-code`, which keeps it apart from that and from the others.
-    """
+    """Runs programs of the agent's in a second sandbox of its rollout, which has never held the agent, each through
+    `run-agent-code`, which keeps it apart from what runs, measures and reports there, and from the others."""
 
     def __init__(self, runtime: vf.Runtime) -> None:
         self._runtime = runtime

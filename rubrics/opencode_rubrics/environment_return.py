@@ -1,8 +1,4 @@
-"""Scores a rollout by what its simulated world gave for each step.
-
-Invariant: the rewards come from the world's own ledger, which the agent can neither read nor write; a rollout without
-a ledger is an error and not a 0.
-"""
+"""Scores a rollout by what its simulated world gave for each step, in a ledger that the agent cannot reach."""
 
 from typing import Any, Literal
 

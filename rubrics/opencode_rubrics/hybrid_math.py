@@ -1,8 +1,4 @@
-"""`HybridMathRubric`: the rules first, a judge where they say no.
-
-Invariant: an answer that is not there, cannot be used, conflicts with itself or is too long for a judge is a 0 without
-asking anyone.
-"""
+"""`HybridMathRubric`: the rules first, a judge where they say no, to an answer that is there and can be used."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,10 +1,9 @@
 """The judge, a language model that compares an answer with the reference, and `JudgeRubric`, which scores by it alone.
 
-Invariant: a verdict is one of a few choices that the judge put alone on its last line. Everything else (no reply, any
-error, a refusal, a reply that was cut off or says something else) is not a verdict. It is the answer's doing if the
-judge, asked after it, gives a verdict on the reference itself each time, and none on this answer; else it is a
-`JudgeError`. What the judge takes is not scoring's time: its calls have limits of their own, and an answer could use
-it up. The judge sees of a rollout its extracted answer only, whole and behind a mark that nobody could know.
+Invariant: a verdict is one of a few choices that the judge put alone on its last line. Everything else is the answer's
+doing if the judge, asked after it, gives a verdict on the reference itself each time, and none on this answer; else it
+is a `JudgeError`. Its calls have limits of their own, and are not scoring's time. The judge sees of a rollout its
+extracted answer only, whole and behind a mark that nobody could know.
 """
 
 import math
@@ -85,11 +84,8 @@ class _NoVerdict(Exception):
 
 
 class Judge(vf.Judge[str]):
-    """verifiers' judge with a stricter verdict; `verdict_on` asks it.
-
-    The call is made here, because verifiers' own neither tries again, nor bounds a reply, nor tells why it ended, and
-    the errors of a judge that refused or was cut off have to say so.
-    """
+    """verifiers' judge with a stricter verdict; `verdict_on` asks it. The call is made here, because verifiers' own
+    neither tries again, nor bounds a reply, nor tells why it ended."""
 
     def __init__(self, options: JudgeOptions, choices: Sequence[str], prompt_file: str, name: str) -> None:
         """Take the prompt from the options, else from `prompt_file` of this package; calls are `name` on the trace."""

@@ -1,8 +1,7 @@
 """Finds any rubric by its id, keeps the live rubrics of this process, one for each configuration, and groups several.
 
-Invariant: an id means the same rubric in every process. It is one of ours, or the name of an entry point that an
-installed package announces, or an import path `module:Class`; nothing that a process happens to have imported counts.
-Equal configurations share one rubric, which is torn down exactly once, when the last holder leaves `rubrics_in_use`.
+Invariant: an id means the same rubric in every process: one of ours, an installed entry point, or an import path
+`module:Class`. Equal configurations share one rubric, which is torn down when the last holder leaves `rubrics_in_use`.
 """
 
 import contextlib
@@ -80,11 +79,9 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def read_rubric_config(value: object) -> object:
-    """The configuration that a mapping with a `type` describes, of the class that belongs to that rubric.
-
-    Anything but a mapping is returned as it is, for pydantic to accept or to refuse. A `ValueError` if there is no such
-    rubric, or its class refuses the options, or a finished configuration names no rubric and is lost elsewhere.
-    """
+    """The configuration that a mapping with a `type` describes, of the class that belongs to that rubric; anything else
+    as it is. A `ValueError` if there is no such rubric, or its class refuses the options, or a finished configuration
+    names no rubric and is lost elsewhere."""
     if not isinstance(value, Mapping):
         if isinstance(value, RubricConfig) and not value.type:
             raise ValueError(f'{type(value).__name__} says not which rubric it is for: give it type="module:Class"')

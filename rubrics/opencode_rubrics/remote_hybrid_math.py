@@ -1,7 +1,6 @@
 """`RemoteHybridMathRubric`: the rules run inside the rollout's sandbox, where that can be trusted.
 
-Invariant: the verdict is made by programs that the agent could not touch. In the confined local sandbox and in a
-container whose agent runs as another user those are the sandbox's own. A container in which the agent is root can
+Invariant: the verdict is made by programs that the agent could not touch. A container in which the agent is root can
 have replaced all of them, so only the bounded answer is taken out of it, and it is verified on the host.
 
 The reference leaves the host over the scorer's standard input alone, after the scorer has said that it is up. A result
@@ -193,7 +192,11 @@ async def _run_scorer(
     start = f"import sys; sys.path.append({scorer.library!r}); from verdict_programs.in_sandbox import main; main()"
     try:
         async with asyncio.timeout(timeout) as limit:
-            process = await _opened(runtime, [scorer.python, "-I", "-S", "-B", "-c", start])
+            try:
+                process = await start_process(runtime, [scorer.python, "-I", "-S", "-B", "-c", start], _ENV)
+            except vf.SandboxError as error:
+                await require_alive(runtime, "starting the scorer")
+                raise _CannotStart(str(error)) from error
             try:
                 return await _converse(runtime, process, request)
             finally:
@@ -206,18 +209,6 @@ async def _run_scorer(
             f"the scorer did not finish within {timeout:g} s in sandbox {runtime.name!r}: raise "
             "--env.taskset.task.rubric.scorer_timeout, or give the sandbox more CPU"
         ) from error
-
-
-async def _opened(runtime: vf.Runtime, argv: list[str]) -> vf.RuntimeProcess:
-    """The started scorer; tried twice, because verifiers gives a process in a container five seconds to come up."""
-    for last in (False, True):
-        try:
-            return await start_process(runtime, argv, _ENV)
-        except vf.SandboxError as error:
-            await require_alive(runtime, "starting the scorer")
-            if last:
-                raise _CannotStart(str(error)) from error
-    raise AssertionError("unreachable")
 
 
 async def _converse(runtime: vf.Runtime, process: vf.RuntimeProcess, request: Mapping[str, Any]) -> Mapping[str, Any]:

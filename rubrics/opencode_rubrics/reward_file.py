@@ -1,9 +1,8 @@
 """What verify commands and test scripts write as their verdict: `reward.txt`, or, as Harbor's, `reward.json`.
 
-Invariant: what is read there was written after the place was made new (see `scoring_home`), so nothing that the agent
-planted can stand in it. A reward file that is not a number within the bounds is a 0 with a reason: the agent's code may
-have made it so as well as a mistake of the row's, and failing must not be free. Of a test script the JSON file wins
-whenever there is one; it holds named numbers, or one number.
+Invariant: what is read there was written after the place was made new (`scoring_home`). What is not a number within the
+bounds is a 0 with a reason: the agent's code may have made it so, and failing must not be free. Of a test script the
+JSON file, of named numbers or of one number, wins whenever there is one.
 """
 
 import json

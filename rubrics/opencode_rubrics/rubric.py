@@ -1,22 +1,18 @@
 """The rubric: a named bundle of rewards and metrics with a life cycle; and the one boundary of all scoring.
 
-Invariant: a wrong, missing or malformed answer is a reward of 0, a failure of the infrastructure is an exception.
-
-Scoring has two phases. A rubric prepares by the row and the configuration: whatever that raises is an error. Then it
-reads what the agent made: whatever that raises is the agent's, a reward of 0, unless a neutral answer of ours fails as
-well, or cannot be tried (`read_as_data`). Nobody needs to foresee what can be raised.
+Invariant: a wrong, missing or malformed answer is a reward of 0, a failure of the infrastructure is an exception. A
+rubric prepares by the row and the configuration: whatever that raises is an error. Then it reads what the agent made:
+whatever that raises is a reward of 0, unless a neutral answer of ours fails as well (`read_as_data`).
 
 Cleanup hooks run after scoring, whatever happened before: each exactly once and to its end, also when another raises
 anything, `SystemExit` included, and when the calling task is cancelled. A failure is told in the log and on the trace,
-never raised, so it cannot replace the error that ended the rollout. Only a user's interrupt goes on, once all have run.
+never raised. Only a user's interrupt goes on, once all have run.
 """
 
 import asyncio
-import functools
 import inspect
 import logging
 import math
-import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -159,9 +155,8 @@ class Rubric(Generic[ConfigT]):
     async def score(self, task: vf.TaskData, trace: AnyTrace, runtime: vf.Runtime | None) -> None:
         """Prepare, then run all rewards, then all metrics, and record them on `trace` with their weights.
 
-        Rewards come first so that a metric may report on what a reward found. A result that maps names to
-        numbers is recorded under those names. Without a `runtime` whatever requires one is skipped. Rewards and metrics
-        that raise are rewards of 0 (see `read_as_data`).
+        A result that maps names to numbers is recorded under those names. Without a `runtime` whatever requires one is
+        skipped. Rewards and metrics that raise are rewards of 0 (see `read_as_data`).
 
         Raises:
             TaskError: preparing failed; a `ScoringError` if a reward or metric raises on a neutral answer, too.
@@ -278,14 +273,8 @@ async def read_as_data(
     """Run `read`, which reads what the agent made and records rewards and metrics on the trace that it is given.
 
     What it raises is the agent's doing: its rewards are 0 and the metric `answer_unreadable` is 1, if a `neutral`
-    answer, in an untouched sandbox where one is needed, can be read. Cancellation and the like pass through.
-
-    Args:
-        read: is run once more, with the trace and sandbox of the neutral answer.
-        trace: the rollout's, whose state is attached to it.
-        runtime: the rollout's sandbox; None is without one.
-        neutral: the answer for the control.
-        owner: the class whose code reads, for messages.
+    answer can be read, for which it is run once more, in an untouched sandbox where one is needed. `owner` is the class
+    whose code reads, for messages. Cancellation and the like pass through.
 
     Raises:
         ScoringError: the neutral answer fails as well, or cannot be asked; or this process ran out of memory.
@@ -430,25 +419,17 @@ def _package_version(package: str) -> str:
 
 
 def cleanup(priority: int = 0, *, timeout: float | None = 60.0) -> Callable[[HookT], HookT]:
-    """Mark a method, plain or async, as a cleanup hook.
-
-    It asks by parameter name for any of `task` (task data), `trace` and `runtime`.
-
-    Args:
-        priority: Hooks of a higher priority run first.
-        timeout: Seconds after which an async hook is cancelled and reported as failed. `None`: no limit.
-    """
+    """Mark a method, plain or async, as a cleanup hook; hooks of a higher `priority` run first, and an async one is
+    cancelled and reported as failed after `timeout` seconds. It asks by parameter name for any of `task` (task data),
+    `trace` and `runtime`."""
     decorator: Callable[[HookT], HookT] = mark("cleanup", cleanup_priority=priority, cleanup_timeout=timeout)
     return decorator
 
 
 async def run_cleanup(owners: Iterable[object], available: Mapping[str, object]) -> list[CleanupError]:
-    """Run the cleanup hooks of `owners`, highest priority first, and return the failures in that order.
-
-    Equal priorities run in the order of `owners`, then by name. Failures are logged and put on the trace in
-    `available` as well, because a cancelled caller never sees the list. Cancellation, and a user's `KeyboardInterrupt`
-    while a hook ran, are raised when every hook has run.
-    """
+    """Run the cleanup hooks of `owners`, highest priority first, then in the order of `owners`, then by name; return
+    the failures, which are logged and put on the trace in `available` as well. Cancellation, and a user's
+    `KeyboardInterrupt` while a hook ran, are raised when every hook has run."""
     # `discover_decorated` sorts by name and the second sort is stable, so owners keep their order.
     hooks = [hook for owner in owners for hook in discover_decorated(owner, "cleanup")]
     hooks.sort(key=lambda hook: -getattr(hook, "cleanup_priority", 0))
@@ -457,19 +438,18 @@ async def run_cleanup(owners: Iterable[object], available: Mapping[str, object])
 
 async def _run_hooks(hooks: list[Callable[..., object]], available: dict[str | type, Any]) -> list[CleanupError]:
     failures: list[CleanupError] = []
-    interrupt: BaseException | None = None
+    interrupt: KeyboardInterrupt | None = None
     for hook in hooks:
         try:
             async with asyncio.timeout(getattr(hook, "cleanup_timeout", None)):
                 result = invoke(hook, available)
                 if inspect.isawaitable(result):
                     await result
+        except KeyboardInterrupt as error:
+            interrupt = error
         # Whatever it is: the remaining hooks still have something to free. CancelledError can only be the hook's own
         # here, or a closing event loop's.
         except BaseException as error:
-            if _is_interrupt(error):
-                interrupt = error
-                continue
             name = getattr(hook, "__qualname__", repr(hook))
             failure = CleanupError(f'cleanup hook "{name}" failed: {type(error).__name__}: {said(error)}')
             failure.__cause__ = error
@@ -480,15 +460,3 @@ async def _run_hooks(hooks: list[Callable[..., object]], available: dict[str | t
     if interrupt is not None:
         raise interrupt
     return failures
-
-
-def _is_interrupt(error: BaseException) -> bool:
-    """Whether a signal handler raised it, and not the hook itself."""
-    if not isinstance(error, KeyboardInterrupt):
-        return False
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    if signal.default_int_handler in handlers:  # has no frame of its own
-        return True
-    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    plain = [handler.func if isinstance(handler, functools.partial) else handler for handler in handlers]
-    return codes[-1] in [getattr(handler, "__code__", None) for handler in plain]

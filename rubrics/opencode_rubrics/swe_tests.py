@@ -1,9 +1,8 @@
 """Scores a software engineering task by its tests, where the agent never was.
 
 Invariant: what is judged is what the agent changed below its work directory, taken out as bounded data and put into a
-second, untouched sandbox of the same image, without its tests and test configuration. Nothing else of the agent's
-sandbox has a part in the verdict: no repository, no program, no process. What the agent left that cannot be taken out,
-or breaks the suite, is a 0; a suite that is broken without it, too, is an error.
+second, untouched sandbox of the same image, without its tests and test configuration. What the agent left that cannot
+be taken out, or breaks the suite, is a 0; a suite that is broken without it, too, is an error.
 """
 
 import asyncio

@@ -1,14 +1,11 @@
 """Scores a rollout by the test script of its task, which is put into a sandbox only when it scores.
 
 As Harbor and Terminal-Bench 2 have it: `/tests/test.sh` runs in the work directory and writes its reward below
-`/logs/verifier`. Invariant: both are made new after the agent ended, so nothing that it planted is run or read. In the
-confined sandbox, where the agent's user is the tests' own, they get a home of their own as well; in a container whose
-agent is root the tests run programs of the image that it can have replaced, and nothing is promised.
+`/logs/verifier`. Invariant: both are made new after the agent ended, so nothing that it planted is run or read. In a
+container whose agent is root the tests run programs of the image that it can have replaced, and nothing is promised.
 
 A script that gives no verdict is run once more in an untouched copy of the sandbox. Gives it one there, then the agent
-took it away, and the reward is 0; gives it none there either, then the tests are broken, and nothing is scored. No
-artifact can leave its own path in the second sandbox, and it is the agent's doing, not an error, when one cannot be
-carried.
+took it away, and the reward is 0; gives it none there either, then the tests are broken, and nothing is scored.
 """
 
 import logging

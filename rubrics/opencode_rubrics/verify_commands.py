@@ -1,8 +1,7 @@
 """Scores a rollout by the task's verify commands, in the sandbox where the agent worked.
 
-Invariant: a command that fails or runs out of time is the policy's doing and counts 0 (its code may loop for
-ever); a command that could not be run, or agent code that could not be kept apart from it, is an error and nothing is
-scored.
+Invariant: a command that fails or runs out of time is the policy's doing and counts 0; one that could not be run, or
+agent code that could not be kept apart from it, is an error and nothing is scored.
 """
 
 import logging
@@ -62,8 +61,8 @@ class VerifyPlan(BaseModel):
 class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
     """Reward `verify`: the share of verify commands that exit 0, or with `reward_file` the number that one wrote.
 
-    Commands run one after another with `sh -c` in the rollout's work directory, in a home of their own (see
-    `scoring_home`), with `run-agent-code` on their path. Results land in `trace.info["verify"]`.
+    They run one after another with `sh -c` in the work directory, in a home of their own (see `scoring_home`), with
+    `run-agent-code` on their path. Results land in `trace.info["verify"]`.
     """
 
     version = "1"
@@ -150,13 +149,11 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
 
     @vf.metric
     async def verify_passed(self, trace: AnyTrace) -> float:
-        """Return how many verify commands exited 0 in time."""
         results = trace.info.get("verify", [])
         return float(sum(result["exit_code"] == 0 and not result["timed_out"] for result in results))
 
     @vf.metric
     async def verify_total(self, trace: AnyTrace) -> float:
-        """Return how many verify commands ran."""
         return float(len(trace.info.get("verify", [])))
 
 

@@ -6,7 +6,6 @@ import pytest
 from opencode_env.cli_agent.traces import AnyTrace
 from opencode_env.scripted_model import Reply
 from rollout_sandbox.confined import limits
-from rollout_sandbox.confined.limits import MemoryKills
 
 from tests.support.places import Place
 from tests.support.replies import bash
@@ -84,7 +83,7 @@ async def test_a_state_directory_that_is_gone_is_not_the_sandboxs_failure(confin
 async def test_a_kill_while_the_kernel_has_no_memory_for_the_sandbox_is_the_machines(
     confined: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "kills_of_group", lambda group: MemoryKills(below_limit=1))
+    monkeypatch.setattr(limits, "kills_of_group", lambda group: (0, 1))
     played = await play(confined, [bash("kill -9 $PPID"), DONE])
     assert played.error.startswith("HarnessError: OpenCode was killed or crashed")
     assert "killed for want of memory meanwhile" in played.error

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import verifiers.v1 as vf
@@ -52,6 +53,15 @@ async def score(
 def pool_of(size: int) -> contextlib.closing[WorkerPool]:
     """A pool of its own, closed at the end."""
     return contextlib.closing(WorkerPool(size))
+
+
+def pids_of(pool: WorkerPool) -> list[int]:
+    """The process that forks a pool's workers, and the workers that live."""
+    if pool._parent is None:
+        return []
+    parent = pool._parent.pid
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [parent, *filter(alive, map(int, children))]
 
 
 def wait_until_gone(pids: list[int]) -> list[int]:

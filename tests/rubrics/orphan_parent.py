@@ -10,14 +10,16 @@ import sys
 
 from opencode_rubrics.math.worker_pool import WorkerPool
 
+from tests.rubrics.math_support import pids_of
+
 
 async def main(how: str) -> None:
     pool = WorkerPool(2)
     hang = r"(1/3)!+10^{-2000}\sqrt{2}"
     busy = [asyncio.create_task(pool.verify("5", hang, "file", 60)) for _ in range(2)]
-    while len(pool.pids) < 3:
+    while len(pids_of(pool)) < 3:
         await asyncio.sleep(0.02)
-    print(how, os.getpid(), *pool.pids, flush=True)
+    print(how, os.getpid(), *pids_of(pool), flush=True)
     if how == "leave":  # without closing the pool
         for task in busy:
             task.cancel()

@@ -154,10 +154,6 @@ class Exiting(WithLast):
         await asyncio.sleep(0)
         raise SystemExit(3)
 
-    @cleanup(priority=3)
-    async def interrupts(self) -> None:
-        raise KeyboardInterrupt("by hand")
-
     @cleanup(priority=2)
     async def closes(self) -> None:
         raise GeneratorExit
@@ -181,7 +177,7 @@ async def test_a_hook_that_exits_skips_no_other_and_is_on_the_trace() -> None:
     failures = await run_cleanup([owner], {"trace": trace})
     assert owner.log == ["last"]
     causes = [type(failure.__cause__) for failure in failures]
-    assert causes == [SystemExit, SystemExit, KeyboardInterrupt, GeneratorExit]
+    assert causes == [SystemExit, SystemExit, GeneratorExit]
     assert trace.info["cleanup_failures"] == [str(failure) for failure in failures]
     assert trace.info["cleanup_failures"][0] == 'cleanup hook "Exiting.exits" failed: SystemExit: enough'
 

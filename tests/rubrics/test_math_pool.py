@@ -17,7 +17,7 @@ from opencode_rubrics.math import worker_pool
 from opencode_rubrics.math.worker_pool import WorkerPool, release_pool, shared_pool
 from rollout_sandbox.toolbox.scoring import Scoring
 
-from tests.rubrics.math_support import HANG, pool_of, score, wait_until_gone
+from tests.rubrics.math_support import HANG, pids_of, pool_of, score, wait_until_gone
 from tests.support.machine import assert_no_longer, patience
 from tests.support.programs import running
 from tests.support.waiting import PATIENCE_SECONDS, until
@@ -55,7 +55,7 @@ async def test_the_pool_is_up_quickly_and_its_workers_import_no_verifiers() -> N
         own = time.process_time() - started
         importing = max(importing, cpu_of_importing_math_verify())
         assert own < 0.25 * importing
-        for pid in pool.pids:
+        for pid in pids_of(pool):
             assert b"verifiers" not in Path(f"/proc/{pid}/maps").read_bytes()
             ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
             assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 2 * importing
@@ -81,7 +81,7 @@ async def test_trivial_answers_do_not_wait_behind_bombs(pools: Pools, size: int)
         for _ in range(2):  # behind their first moments, and beside those that go on
             assert all(await asyncio.gather(*(right(pool) for _ in range(20))))
     assert not any(bomb.done() for bomb in bombs)
-    assert len(pool.pids) <= 1 + max(size, 2)
+    assert len(pids_of(pool)) <= 1 + max(size, 2)
     for bomb in bombs:
         bomb.cancel()
     await asyncio.gather(*bombs, return_exceptions=True)
@@ -91,7 +91,7 @@ async def test_trivial_answers_do_not_wait_behind_bombs(pools: Pools, size: int)
 async def test_answers_that_take_long_compute_at_half_the_weight_of_all_others(pools: Pools) -> None:
     def at_weight(nice: int) -> list[int]:
         found = []
-        for pid in pool.pids:
+        for pid in pids_of(pool):
             with contextlib.suppress(ProcessLookupError):  # one that was just ended
                 found += [pid] * (os.getpriority(os.PRIO_PROCESS, pid) == nice)
         return found
@@ -109,7 +109,7 @@ async def test_answers_that_take_long_compute_at_half_the_weight_of_all_others(p
     assert integral.right
     assert integral.seconds > worker_pool._MOMENT
     assert await right(pool)
-    assert at_weight(usual) == pool.pids
+    assert at_weight(usual) == pids_of(pool)
 
 
 async def test_a_hung_answer_ends_at_its_deadline_and_waiting_for_a_place_is_told_apart(pools: Pools) -> None:
@@ -123,7 +123,7 @@ async def test_a_hung_answer_ends_at_its_deadline_and_waiting_for_a_place_is_tol
 
 async def test_who_waits_behind_another_answer_keeps_the_time_of_its_scoring(pools: Pools) -> None:
     assert await right(pools[1])
-    limit, scoring, worker = patience(0.3), Scoring(), pools[1].pids[-1]
+    limit, scoring, worker = patience(0.3), Scoring(), pids_of(pools[1])[-1]
     os.kill(worker, signal.SIGSTOP)
     holding = asyncio.create_task(pools[1].verify(*EASY, "file", worker_pool._MOMENT))
     await asyncio.sleep(0)
@@ -143,7 +143,7 @@ async def test_an_answer_that_breaks_its_worker_down_is_a_zero(pools: Pools, num
     task = asyncio.create_task(pools[1].verify("5", HANG, "file", 30))
     broken: set[int] = set()
     while not task.done():
-        for pid in set(pools[1].pids[1:]) - broken:
+        for pid in set(pids_of(pools[1])[1:]) - broken:
             broken.add(pid)
             os.kill(pid, number)
         await asyncio.sleep(0.02)
@@ -158,7 +158,7 @@ async def test_a_hang_in_compiled_code_ends_too(pools: Pools) -> None:
 async def test_a_killed_worker_or_parent_of_workers_is_replaced_and_its_answer_scored_again(pools: Pools) -> None:
     for which in (-1, 0):
         assert await right(pools[2])
-        before = pools[2].pids
+        before = pids_of(pools[2])
         os.kill(before[which], signal.SIGKILL)
         assert wait_until_gone(before[which:]) == []
         assert all(await asyncio.gather(*(right(pools[2]) for _ in range(4))))
@@ -169,7 +169,7 @@ async def test_an_answer_on_which_workers_keep_dying_is_an_error_and_never_a_zer
     task = asyncio.create_task(pools[1].verify("5", HANG, "file", 30))
     killed: set[int] = set()
     while not task.done():
-        for pid in pools[1].pids[1:]:
+        for pid in pids_of(pools[1])[1:]:
             if pid not in killed:
                 killed.add(pid)
                 await asyncio.sleep(0.1)
@@ -182,7 +182,7 @@ async def test_an_answer_on_which_workers_keep_dying_is_an_error_and_never_a_zer
 
 async def test_a_cancelled_scoring_ends_its_worker(pools: Pools) -> None:
     assert await right(pools[1])
-    worker = pools[1].pids[-1]
+    worker = pids_of(pools[1])[-1]
     task = asyncio.create_task(pools[1].verify("5", HANG, "file", 60))
     await asyncio.sleep(0.1)
     task.cancel()
@@ -199,11 +199,11 @@ async def test_rubrics_share_one_pool_until_the_last_is_torn_down() -> None:
     assert (await score(second, None, "4", r"\boxed{4}")).reward == 1
     pool = shared_pool(first, 1)
     assert pool is shared_pool(second, 1)
-    pids = pool.pids
+    pids = pids_of(pool)
     assert len(pids) == 2
     await first.teardown()
     assert (await score(second, None, "4", r"\boxed{5}")).reward == 0
-    assert pool.pids == pids
+    assert pids_of(pool) == pids
     await second.teardown()
     assert wait_until_gone(pids) == []
 
@@ -237,8 +237,8 @@ async def test_the_event_loop_stays_free_while_answers_are_scored(pools: Pools) 
 
 async def test_closing_ends_all_workers_and_what_they_were_doing(pools: Pools) -> None:
     tasks = [asyncio.create_task(pools[2].verify("5", HANG, "file", 60)) for _ in range(2)]
-    await until(lambda: len(pools[2].pids) >= 3)
-    pids = pools[2].pids
+    await until(lambda: len(pids_of(pools[2])) >= 3)
+    pids = pids_of(pools[2])
     pools[2].close()
     assert wait_until_gone(pids) == []
     for task in tasks:

@@ -6,7 +6,6 @@ import pytest
 from rollout_sandbox.confined.limits import (
     ControlGroup,
     Hierarchies,
-    MemoryKills,
     hierarchies,
     kills_of_group,
     sweep_groups,
@@ -81,10 +80,10 @@ def test_the_second_version_limits_a_group_of_two_parts_and_freezes_one(tree: Pa
     (made,) = tree.glob("confined-sandbox-*-box")
     assert ((made / "memory.max").read_text(), (made / "memory.swap.max").read_text()) == (str(1 << 30), "0")
     assert group.limits_memory
-    assert group.memory_kills() == MemoryKills(below_limit=3)
+    assert group.memory_kills() == (0, 3)
     with (made / "memory.events").open("a") as events:
         events.write("oom 1\n")
-    assert group.memory_kills() == MemoryKills(at_limit=3)
+    assert group.memory_kills() == (3, 0)
     with group.entries() as (entries, entries_alone):
         assert (len(entries), len(entries_alone)) == (1, 1)
         assert entries != entries_alone
@@ -143,4 +142,4 @@ def test_what_another_sandboxs_limit_ended_is_counted_for_that_one_only(tmp_path
         (tmp_path / name / "memory.max_usage_in_bytes").write_text(f"{used << 20}\n")
         (tmp_path / name / "memory.limit_in_bytes").write_text(f"{1000 << 20}\n")
     found = [kills_of_group(tmp_path / name) for name in ("ours", "at its limit", "the machine's")]
-    assert found == [MemoryKills(), MemoryKills(at_limit=1), MemoryKills(below_limit=2)]
+    assert found == [(0, 0), (1, 0), (0, 2)]

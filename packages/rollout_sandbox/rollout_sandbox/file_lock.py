@@ -1,7 +1,6 @@
-"""Locks between processes and threads: `flock` on a file of its own.
+"""Locks between processes and threads: `flock` on a file of its own, free as soon as its holder closed it or died.
 
-A lock is free as soon as its holder closed it or died, and its file stays where it is. Whoever can open the
-file can hold the lock, so lock files lie in directories of which a sandbox sees nothing.
+Whoever can open the file can hold the lock, so lock files lie in directories of which a sandbox sees nothing.
 """
 
 import asyncio

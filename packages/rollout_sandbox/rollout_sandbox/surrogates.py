@@ -1,7 +1,7 @@
 """Lone surrogates: JSON can spell one surrogate alone; UTF-8, and with it a trace, a file, a request, cannot.
 
-What leaves this module can be written as UTF-8. Two surrogates that belong together become their character,
-also when a stream brings them in two pieces; one that is alone becomes U+FFFD, as in every program that reads it.
+What leaves this module can be written as UTF-8: two surrogates that belong together become their character, also when
+a stream brings them in two pieces; one that is alone becomes U+FFFD.
 """
 
 import json
@@ -57,12 +57,9 @@ def whole_json(value: Any) -> Any:
 
 
 def replace_surrogates(model: BaseModel) -> None:
-    """Replace lone surrogates in all texts of a model and of what it holds, in place.
-
-    Whole numbers that 64 bits do not hold, which traces cannot be sent with, become the nearest that they do. One
-    anywhere in what a rollout left would end the whole evaluation. What the model said is whole since the
-    interception; logs, tool output, answers, errors and what a task or a rubric wrote down come from the agent.
-    """
+    """Replace lone surrogates in all texts of a model and of what it holds, in place; whole numbers that 64 bits do not
+    hold, which traces cannot be sent with, become the nearest that they do. One anywhere in what the agent left (logs,
+    tool output, answers, errors) would end the whole evaluation."""
     for fields in (vars(model), model.model_extra or {}):
         for name, value in fields.items():
             whole = _replaced(value)

@@ -1,7 +1,6 @@
 """The scorer bundle: math-verify, what it needs, `mathverdict` and our programs, as a directory and as one zip file.
 
-Invariant: a bundle under its final name is complete and made of files that match the checksums recorded when their
-distributions were installed. One per content and Python version serves every process and sandbox of a machine.
+It is made of files that match the checksums of their installation, once per content and Python version of a machine.
 """
 
 import asyncio

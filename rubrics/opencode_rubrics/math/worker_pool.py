@@ -3,11 +3,10 @@
 A process that has everything imported (`verdict_programs.on_host`) forks the workers. Invariant: an answer costs at
 most its CPU deadline and one worker; a worker that hangs, crashes or whose caller was cancelled is ended and replaced,
 and all of them die with this process, however it dies. Answers that take long hold at most half of the places: each is
-first tried for a moment, and starts anew, among those alone, if that was too short. They compute at half the weight of
-this process, which serves every agent.
+first tried for a moment, and starts anew, among those alone and at half the weight, if that was too short.
 
-An answer that hangs costs its deadline of CPU, and by the clock at most twice that and 1.5 seconds; a machine on which
-a worker gets next to no CPU is an error, so that no right answer is a 0 for it.
+By the clock an answer costs at most twice its deadline and 1.5 seconds; a machine on which a worker gets next to no CPU
+is an error, so that no right answer is a 0 for it.
 """
 
 import asyncio
@@ -216,12 +215,9 @@ class _Worker:
 
 
 async def _in_time(asking: "asyncio.Future[bytes]", pid: int, seconds: float, brief: bool = False) -> bool:
-    """Wait for a worker's reply; False if its time is up, which with `brief` no lack of CPU prolongs.
-
-    The worker ends itself at its CPU deadline. On a busy machine that can be much later by the clock, so a worker
-    that had a quarter of its CPU time when the clock is 0.6 seconds past twice the deadline counts as hung, too. One
-    that got next to no CPU is a `ScoringError`.
-    """
+    """Wait for a worker's reply; False if its time is up, which with `brief` no lack of CPU prolongs. On a busy machine
+    the worker's CPU deadline can be late by the clock, so a worker that had a quarter of its CPU time when the clock is
+    0.6 seconds past twice the deadline counts as hung, too. One that got next to no CPU is a `ScoringError`."""
     started, grace = time.monotonic(), (seconds if brief else 2 * seconds) + _WALL_GRACE
     if await _done(asking, min(_FIRST_LOOK, seconds)):
         return True
@@ -326,17 +322,10 @@ class WorkerPool:
         self._places = asyncio.Semaphore(size)
         self._long_places = asyncio.Semaphore(max(1, size // 2))
         self._idle: list[_Worker] = []
-        self._busy: set[_Worker] = set()
         self._parent: _Parent | None = None
         self._starting = asyncio.Lock()
         self._closed = False
         _open.add(self)
-
-    @property
-    def pids(self) -> list[int]:
-        """The parent and the live workers."""
-        parent = [self._parent.pid] if self._parent else []
-        return [*parent, *(worker.pid for worker in (*self._idle, *self._busy))]
 
     async def verify(
         self,
@@ -401,7 +390,6 @@ class WorkerPool:
         if not self._idle:
             return -signal.SIGKILL
         worker = self._idle.pop()
-        self._busy.add(worker)
         keep = False
         asking = asyncio.ensure_future(worker.ask({**request, "seconds": seconds}))
         try:
@@ -417,7 +405,6 @@ class WorkerPool:
                 self._forget(worker.parent)  # its idle workers have gone with it
             return code
         finally:
-            self._busy.discard(worker)
             if keep and not self._closed:
                 self._idle.append(worker)
             elif worker.connection.fileno() != -1:

@@ -1,8 +1,7 @@
 """The files of a work directory as their sandbox lists them, and what of them is another's or new.
 
-Invariant: what the agent's sandbox says is data of bounded size. No program or configuration of a repository in it has
-a part in this: no git runs there, and whatever stands below a directory named `.git` is never looked at. A path that
-leads out of the directory, or below a link, is refused.
+Invariant: what the agent's sandbox says is data of bounded size. No git runs there, whatever stands below a directory
+named `.git` is never looked at, and a path that leads out of the directory, or below a link, is refused.
 """
 
 import base64

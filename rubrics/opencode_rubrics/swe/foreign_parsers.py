@@ -1,9 +1,7 @@
 """Parsers of `swebench`, `swesmith` and `multi-swe-bench`, which read logs in a process of their own.
 
-Invariant: a log is an agent's to write, and these parsers are made of regular expressions: one that does not end is
-ended, and costs nobody else's time (see `reading_process`). They may stand in places of their own: swesmith 0.0.9 needs
-swebench 4, whose parsers are older than those of 5. Without the one that a row needs, its log cannot be read, which is
-an error.
+Invariant: a log is an agent's to write, and a regular expression that does not end costs nobody else's time. The
+parsers may stand in places of their own: swesmith 0.0.9 needs swebench 4, whose parsers are older than those of 5.
 """
 
 import contextlib

@@ -1,17 +1,13 @@
 """Judges a change in sandboxes that no agent has been in: puts it there, adds the tests, runs the suite.
 
 Invariant: a run that is not evidence is made once more with the gold patch in place of the change, in a sandbox of its
-own. Is that evidence, then the change has broken the suite, and nothing is solved; is it none either, then the task is
-broken, and nothing is scored.
+own. Is that evidence, then nothing is solved; is it none either, then the task is broken, and nothing is scored.
 
-What decides on a run is what the runtime says (the exit code), the log, and, of pytest, the record of a plugin of ours;
-they must agree. Whatever imports the agent's code in the suite's process can lie in all three; nothing else can. Once
-that code ran, a sandbox that lives and does not give them is a run without evidence.
+What decides is the exit code, the log and, of pytest, the record of a plugin of ours; they must agree. Whatever imports
+the agent's code in the suite's process can lie in all three; nothing else can.
 
-An installation runs `setup.py` and its like, and so whatever a change put into them, before any test. Where the
-installed package is the work directory itself (an editable one) and a change is of Python modules alone, in directories
-that were there, it is installed as it was, and the change has no part in it. Else it is installed with the change, and
-that is told.
+An installation runs whatever a change put into `setup.py` and its like. An editable package is installed as it was,
+where a change is of Python modules alone, in directories that were there; else with the change, and that is told.
 """
 
 import posixpath

@@ -1,7 +1,6 @@
 """The host's side of the process that reads what an agent or its tests made (`reading_process`).
 
-Invariant: this process passes bytes on and reads bounded replies. The other one is ended, with all that it started,
-when its context is left.
+This process passes bytes on and reads bounded replies. The other one ends with its context, and all that it started.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """What an agent changed, told apart: its solution, and what decides how the suite runs.
 
-Invariant: a path that the row itself names as a test, or that pytest, another runner or Python reads by its name, never
-reaches the sandbox in which the suite runs; each is reported. A path that the gold patch changes is the solution,
-unless the row says its content.
+Invariant: a path that the row itself names as a test, or that a runner or Python reads by its name, never reaches the
+sandbox in which the suite runs; each is reported. A path that the gold patch changes is the solution, unless the row
+says its content.
 """
 
 import json
@@ -185,11 +185,8 @@ _READERS = {"pyproject.toml": _of_toml, "setup.cfg": _of_ini, "tox.ini": _of_ini
 
 def signs_of(before: Mapping[str, FileContent], after: Mapping[str, FileContent]) -> list[str]:
     """Return what the added lines of a change touch of what judges it, as `kind: path`, at most 50: a metric, and no
-    verdict.
-
-    Honest patches touch these, too, so nothing is scored by it. It shows where the one hole is used that no grader
-    closes: tests import the agent's code into their own process.
-    """
+    verdict, as honest patches touch these, too. It shows where the one hole is used that no grader closes: tests import
+    the agent's code into their own process."""
     found = []
     for path, file in sorted(after.items()):
         old = before[path].content if path in before else b""

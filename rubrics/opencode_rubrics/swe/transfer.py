@@ -1,7 +1,6 @@
 """Takes a work directory's listing and files out of a sandbox, and puts a change into another: as bytes, unread.
 
-Invariant: what a sandbox with an agent's files or programs in it makes of that is a `TreeError`, unless the sandbox
-itself has failed.
+Invariant: what an agent's files or programs make of that is a `TreeError`, unless the sandbox itself has failed.
 """
 
 import uuid
@@ -63,14 +62,9 @@ async def archive(runtime: vf.Runtime, directory: str, names: bytes) -> bytes:
 
 
 async def put(box: vf.Runtime, directory: str, removed: bytes, folders: tuple[bytes, bytes], packed: bytes) -> None:
-    """Make a directory of an untouched sandbox hold a change, whatever stands where it goes; a `TreeError` if it cannot
-    be put there.
-
-    Args:
-        removed: paths to remove first, each ended by a NUL, as in `folders`.
-        folders: directories that must be writable, and those that must be there, each behind the one that it is in.
-        packed: a gzipped tar archive of the files.
-    """
+    """Make a directory of an untouched sandbox hold a change, whatever stands where it goes: remove the paths
+    `removed`, make writable and then make the directories of `folders`, all ended by NULs, and unpack the files of a
+    gzipped tar archive. A `TreeError` if it cannot be put there."""
     if not removed:
         return
     place = f"/tmp/.{uuid.uuid4().hex}"

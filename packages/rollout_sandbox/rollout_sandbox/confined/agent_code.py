@@ -1,9 +1,8 @@
 """Agent code in sandboxes of its own: each program of `run-agent-code`, and the programs of a batch, one after another.
 
-The sandbox of a program of `run-agent-code` shows the agent's work directory and home, read-only, one
-directory that verify commands share with it, and nothing else of the rollout's: no process, network, log directory or
-descriptor. Programs inside ask for it through a socket that is there only while verify commands run; paths that they
-name are resolved in the new sandbox, never on the host.
+The sandbox of a program of `run-agent-code` shows the agent's work directory and home, read-only, one directory that
+verify commands share with it, and nothing else of the rollout's. Programs inside ask for it through a socket that is
+there only while verify commands run; paths that they name are resolved in the new sandbox, never on the host.
 """
 
 import asyncio
@@ -232,9 +231,8 @@ async def _read(source: AsyncIterator[bytes], head: bytearray, most: int, too_mu
 class ConfinedPrograms:
     """Runs batches of programs in cells that `cell` makes; `aclose` leaves no program and no sandbox.
 
-    The next program starts when every process of the last one has ended and all that it could write is as it
-    was at the start, directories with their access lists, attributes, sizes and times. Where that cannot be had, it
-    gets a new sandbox, which costs three times a small program.
+    The next program starts when every process of the last one has ended and all that it could write is as it was at the
+    start. Where that cannot be had, it gets a new sandbox, which costs three times a small program.
     """
 
     def __init__(self, cell: Callable[[], AbstractAsyncContextManager[ProgramSandbox]]) -> None:

@@ -1,8 +1,7 @@
 """Whether bubblewrap works on this machine, and what a sandbox sees: the bubblewrap arguments of one rollout.
 
-Nothing of a rollout starts on a machine where the sandbox could not be made as designed. Only the private parts of the
-sandbox's own directory are writable. Everything else is read-only, /proc included: a host root keeps its uid towards
-the kernel, and /proc/sys asks for the uid alone.
+Only the private parts of the sandbox's own directory are writable. Everything else is read-only, /proc included: a host
+root keeps its uid towards the kernel, and /proc/sys asks for the uid alone.
 """
 
 import functools

@@ -1,9 +1,8 @@
 """The host's end of the control socket: requests to process 1, each answered once, and the files that cross it.
 
 A request ends in its reply, or in a SandboxError when the sandbox refuses or is gone; no descriptor that crosses the
-socket is lost, whoever was cancelled meanwhile. Paths are resolved by process 1, inside. What crosses is a descriptor
-of a regular file (reading) or of an anonymous one (writing), so neither a path nor a special file of the agent's ever
-meets the host.
+socket is lost, whoever was cancelled meanwhile. Process 1 resolves paths, inside; what crosses is a descriptor of a
+regular file (reading) or of an anonymous one (writing).
 """
 
 import asyncio

@@ -1,10 +1,8 @@
 """The host directory of one sandbox: its private files, and the lock that says it is alive.
 
-A directory whose lock is free belongs to nobody, because the process that held it is gone; it is removed
-at the next start of any sandbox of this user. Creating and judging happen under one short lock per user.
-
-Locks may not cross machines, and a home may be shared by many: each boot of a machine has a root of its own, and
-those of others are looked into only where the file system is this machine's alone.
+A directory whose lock is free belongs to nobody; it is removed at the next start of any sandbox of this user. Locks may
+not cross machines, and a home may be shared by many: each boot of a machine has a root of its own, and those of others
+are looked into only where the file system is this machine's alone.
 """
 
 import contextlib

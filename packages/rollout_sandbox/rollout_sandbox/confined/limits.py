@@ -1,13 +1,11 @@
 """What one sandbox may use: its host user id, its control groups, and the disk that is watched.
 
 The first version of the control groups gives a directory per controller, the second one for all; both may be there at
-once. A sandbox's groups are gone when it is. Their names say whose they are, so that what a killed evaluation left is
-removed at the next start of any sandbox in the same process namespace. Formats: proc(5) and the kernel's
-admin-guide/cgroup-v1 and cgroup-v2.
+once. Their names say whose they are, so that what a killed evaluation left is removed at the next start of any sandbox
+in the same process namespace. Formats: proc(5) and the kernel's admin-guide/cgroup-v1 and cgroup-v2.
 
-The group of a process that the kernel ended for want of memory counts it, whoever ran out of memory. The machine's
-count alone says little: it has also what reached the limit of any group, which programs of another sandbox can bring
-about.
+The group of a process that the kernel ended for want of memory counts it, whoever ran out of memory; the machine's
+count has also what reached the limit of any group.
 """
 
 import asyncio
@@ -35,20 +33,13 @@ _NEARLY_BYTES = 1 << 20
 """The kernel takes memory in portions: so near to a limit, the next one may be too much."""
 
 
-@dataclass(frozen=True)
-class MemoryKills:
-    """Counts how many processes of a sandbox the kernel has ended for want of memory."""
-
-    at_limit: int = 0
-    below_limit: int = 0
-    """Those that the machine had no memory for, although the sandbox has never reached its limit."""
-
-
-def kills_of_group(group: Path) -> MemoryKills:
+def kills_of_group(group: Path) -> tuple[int, int]:
+    """Return how many of its processes the kernel has ended for want of memory: at its limit, and those for which the
+    machine had none although the group has never reached its limit."""
     for name in ("memory.events", "memory.oom_control"):
         if kills := _counts(group / name).get("oom_kill"):
-            return MemoryKills(at_limit=kills) if _was_full(group) else MemoryKills(below_limit=kills)
-    return MemoryKills()
+            return (kills, 0) if _was_full(group) else (0, kills)
+    return 0, 0
 
 
 def kills_of_machine() -> int:
@@ -322,8 +313,9 @@ class ControlGroup:
             with contextlib.suppress(OSError):
                 _freeze(self._frozen, False)
 
-    def memory_kills(self) -> MemoryKills:
-        return MemoryKills() if self._memory is None else kills_of_group(self._memory)
+    def memory_kills(self) -> tuple[int, int]:
+        """Return the same as `kills_of_group`."""
+        return (0, 0) if self._memory is None else kills_of_group(self._memory)
 
     def remove(self) -> None:
         """Remove the groups, whose processes have ended; idempotent, waits a moment for the last to be gone."""
@@ -425,12 +417,8 @@ Relieve = Callable[[bool], Awaitable[int]]
 
 
 def used_bytes(directory: Path, starter: int) -> int | None:
-    """Return what the files below `directory` take, with 4 KiB for each (blocking); None if that takes too long.
-
-    Args:
-        directory: on one file system; what agents make unreadable counts only for a root who measures.
-        starter: a process whose descendants may hold files that were removed, which count as well.
-    """
+    """Return what the files below `directory`, on one file system, take, with 4 KiB for each, and those that were
+    removed and descendants of `starter` hold (blocking); None if that takes too long."""
     argv = [base_python(), "-I", "-S", str(Path(__file__).with_name("disk_use.py")), str(directory), str(starter)]
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=60.0, check=False, env=dict(_TOOLS))

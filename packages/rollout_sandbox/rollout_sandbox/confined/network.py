@@ -1,8 +1,8 @@
 """The connections between the sandbox's network and the host's: one relay of bytes per origin that verifiers named.
 
-From inside only the origins given to `inward` are reachable, from the host only the ports given to `outward`; whoever
-connects to a relay reaches its one destination. An origin keeps its host name and, where it is free inside, its port,
-so that its URL stays the same. Half-closes and back-pressure pass through; `close` leaves no socket and no task.
+From inside only the origins given to `inward` are reachable, from the host only the ports given to `outward`. An origin
+keeps its host name and, where it is free inside, its port, so that its URL stays the same. Half-closes and
+back-pressure pass through; `close` leaves no socket and no task.
 """
 
 import asyncio

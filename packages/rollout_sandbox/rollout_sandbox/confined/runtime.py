@@ -1,7 +1,6 @@
 """The verifiers runtime of the confined local sandbox: its backend, and the views through which programs use it.
 
-Every command, file and connection of a rollout goes through process 1 of its one sandbox. The host never
-resolves a path that a rollout names, and never waits for what is not a regular file.
+Every command, file and connection of a rollout goes through process 1 of its one sandbox.
 """
 
 import asyncio
@@ -174,15 +173,13 @@ _ACTIVATE = 'export VIRTUAL_ENV="$1" PATH="$1/bin:$PATH"; shift; exec "$@"'
 
 
 class BubblewrapBackend(RuntimeBackend):
-    """One bubblewrap sandbox, from `start` to `stop`.
+    """One bubblewrap sandbox, from `start` to `stop`, which shows `binds` read-only.
 
     Commands run as uid 1000 without capabilities, in `workdir`, each in a session of its own. Exit codes are those of
     `asyncio.subprocess` (negative for a signal); 127 and 126 mean a program that is missing or not executable.
 
     Args:
-        binds: host files and directories that are shown inside, read-only.
         name: for messages and the host directory; a rollout's id. Random by default.
-        workdir: absolute; a private directory like /app, also when it lies elsewhere.
         lent: the host user of another living sandbox (`host_user`), for one that shows that sandbox's files.
     """
 
@@ -318,7 +315,7 @@ class ConfinedRuntime(SandboxAbilities, Runtime):
     async def limit_kills(self) -> dict[str, int]:
         group, disk = self.backend.sandbox.limits.group, self.backend.disk
         watched = int((await self.backend.sandbox.channel.request("kills")).text)
-        by_kernel = 0 if group is None else group.memory_kills().at_limit
+        by_kernel = 0 if group is None else group.memory_kills()[0]
         return {"memory": watched + by_kernel, "disk": 0 if disk is None else disk.kills}
 
     def kills_below_limits(self) -> int:
@@ -326,7 +323,7 @@ class ConfinedRuntime(SandboxAbilities, Runtime):
         started."""
         group = self.backend.sandbox.limits.group
         if group is not None and group.limits_memory:
-            return group.memory_kills().below_limit
+            return group.memory_kills()[1]
         return kills_of_machine() - self.backend.killed_before
 
     async def exec(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
@@ -426,11 +423,8 @@ async def _serve_apart(
     front: ConfinedRuntime, apart: ConfinedRuntime, argv: list[str], env: dict[str, str], log: str
 ) -> None:
     """Run a tool server in the started sandbox `apart`, over the same files, and say in `front`, the agent's, at which
-    port it is reached there.
-
-    The agent sees of it that port and the files that both can write, and nothing of its processes: not its
-    environment, which holds the way to the rollout's state, nor its memory. It imports nothing from those files.
-    """
+    port it is reached there. The agent sees nothing of its processes: not its environment, which holds the way to the
+    rollout's state, nor its memory."""
     settings = {**env, _PORT_FILE: _PORT_INSIDE}
     if env.get(_STATE_URL):
         settings[_STATE_URL] = apart.host_url(front.original_url(env[_STATE_URL]))

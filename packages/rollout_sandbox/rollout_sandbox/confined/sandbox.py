@@ -104,13 +104,12 @@ def _only(values: tuple[int, ...], action: int) -> list[bytes]:
 def seccomp_program() -> bytes | None:
     """Return the filter of system calls for this kind of machine, None where its call numbers are not known.
 
-    Process 1 has the agent's uid, and some calls ask the kernel for nothing more than an equal uid. The filter refuses
-    those when they name process 1 (an agent could starve it of descriptors, and so of a verdict), and refuses the key
-    rings, which no namespace separates. It refuses to enter another process, too: what ran before the agent is spared
-    at its end, and must not carry the agent's code into the scoring. Tracing one's own children from their start works.
-    Sockets are of families that a network namespace separates; io_uring, userfaultfd, bpf and perf_event_open, which
-    few programs need and many attacks on kernels do, are not there; nor is io_setup, whose contexts are counted for the
-    whole machine, nor fallocate, with which one call takes the disk before anybody has looked.
+    Process 1 has the agent's uid: the filter refuses calls that name it, with which an agent could starve it. It
+    refuses the key rings, which no namespace separates, and to enter another process: what ran before the agent is
+    spared at its end, and must not carry the agent's code into the scoring. Sockets are of families that a network
+    namespace separates; io_uring, userfaultfd, bpf and perf_event_open, which many attacks on kernels use, are not
+    there; nor is io_setup, whose contexts are counted for the whole machine, nor fallocate, with which one call takes
+    the disk.
 
     Format: classic BPF over `struct seccomp_data`, as in seccomp(2) and <linux/bpf_common.h>.
     """

@@ -1,8 +1,7 @@
 """Host user ids of sandboxes, for evaluations that root has started.
 
 The kernel counts processes, descriptors in flight, inotify instances and namespaces by user id, and what is in a user
-namespace also against whoever made that. An id is used by one living sandbox of this machine at a time, by
-a namespace that was made as that id, and nobody else has it.
+namespace also against whoever made that: an id is one living sandbox's, by a namespace that was made as that id.
 """
 
 import os

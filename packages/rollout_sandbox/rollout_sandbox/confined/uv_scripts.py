@@ -1,7 +1,6 @@
 """PEP 723 scripts, prepared on the host and shown to every sandbox read-only.
 
-The agent can change neither a script nor its environment, and needs no network for it. One environment per
-script content and interpreter serves all sandboxes of a user; a half-made one is never used.
+One environment per script content and interpreter serves all sandboxes of a user; a half-made one is never used.
 """
 
 import asyncio

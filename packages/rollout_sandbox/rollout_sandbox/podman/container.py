@@ -1,8 +1,7 @@
 """One container, from `start` to `remove`, with the supervisor that guards it from outside.
 
-Whatever happens (a failed start, cancellation, an exit without an event loop), `remove` leaves neither
-container nor directory behind, and returns when they are gone. Two calls of podman do it all: `run` and `rm`. Of a
-process that is killed, `left_behind.sh` removes them.
+Whatever happens (a failed start, cancellation, an exit without an event loop), `remove` leaves neither container nor
+directory behind, and returns when they are gone. Of a process that is killed, `left_behind.sh` removes them.
 """
 
 import asyncio

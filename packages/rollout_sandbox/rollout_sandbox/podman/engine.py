@@ -1,8 +1,7 @@
 """One call of the `podman` program on this machine, what it means when `podman run` fails, and containers' directories.
 
-Cancelled, a call has ended before the cancellation goes on: asked to first, so that podman leaves its
-storage whole. A container has its directory on this machine before podman hears of it and until it is removed: a shell
-that waits for the end of this process finds what a SIGKILL left in the names of directories.
+Cancelled, a call has ended before the cancellation goes on: asked to first, so that podman leaves its storage whole. Of
+a container whose process was killed, a shell that waits for that end finds the name in those of directories.
 """
 
 import asyncio

@@ -1,15 +1,11 @@
-"""The verifiers runtime of a podman container that we start and remove ourselves.
+"""The verifiers runtime of a podman container that we start and remove ourselves, with one call of podman each.
 
-It is named by `--env.agent.runtime.type custom --env.agent.runtime.import-path rollout_sandbox.PodmanBackend`; under
-verifiers 0.4.0, whose own asks podman seven times before the first command, by `--env.agent.runtime.type podman`.
-A rollout's container costs one call of podman to start and one to remove. What else a runtime does, a
-process of ours that stands outside the container does (its supervisor), or `podman exec`. A container whose policy
-allows nothing has no interface but its loopback while the agent runs, so that only the endpoints that were handed to
-`host_url` can be reached, and those through sockets that the supervisor made.
+What else a runtime does, a process of ours that stands outside the container does (its supervisor), or `podman exec`. A
+container whose policy allows nothing has no interface but its loopback while the agent runs, so that only the endpoints
+that were handed to `host_url` can be reached, and those through sockets that the supervisor made.
 
-Of the image's own `sh`, `head` and `cat`, or whatever program stands under those names, the host takes no more than it
-asked for, and waits for nothing but a regular file. While files are kept everything inside is paused; the programs that
-read and write them see the container's files as its user does, run none of its code, and are not seen from inside.
+Of what stands under the image's names `sh`, `head` and `cat`, the host takes no more than it asked for. While files are
+kept everything inside is paused; the programs that read and write them run none of the container's code.
 """
 
 import asyncio

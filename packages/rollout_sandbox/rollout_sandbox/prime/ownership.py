@@ -1,10 +1,8 @@
 """Who owns a sandbox, from the request that creates it to its deletion, and sandboxes found by their labels.
 
-A request carries a label and a key that no other sandbox's has, so that it makes one however often it is
-sent. When its answer is lost, whatever it made is found by the label and deleted; when nothing is found, or a deletion
-fails for good, that is reported with what finds the sandbox. What was deleted before anybody saw it run may come up
-nevertheless: it is looked for again for some minutes. As the process ends, all that it may still have is deleted at
-once, and what is left then is reported.
+A request carries a label and a key that no other sandbox's has, so that it makes one however often it is sent. When its
+answer is lost, whatever it made is found by the label and deleted. What was deleted before anybody saw it run may come
+up nevertheless: it is looked for again for some minutes. As the process ends, all that it may still have is deleted.
 """
 
 import asyncio
@@ -101,45 +99,40 @@ class Ownership:
         failed = dict[str, str]()
         for pause in _LATE_PAUSES_S:
             await asyncio.sleep(pause)
-            failed = await asyncio.get_running_loop().run_in_executor(_LOOKERS, self._delete_late)
+            made, failed = await asyncio.get_running_loop().run_in_executor(_LOOKERS, self._delete_made)
+            if made:
+                logger.warning("prime sandbox %s came up after its deletion, and is deleted", ", ".join(made))
         for sandbox, reason in failed.items():
             report_left(sandbox, self, reason)
         if self.deleted_unseen and not failed:
             self.over()
 
-    def _delete_late(self) -> dict[str, str]:
-        """Delete what has come meanwhile (blocking); why something could not be."""
+    def _delete_made(self, pauses: Sequence[float] = (0.0,)) -> tuple[list[str], dict[str, str]]:
+        """Look for what carries the label, after each of the pauses until something was there and is deleted
+        (blocking); all that was there, and why something could not be deleted."""
+        found, failed = list[str](), dict[str, str]()
         try:
             with platform() as client:
-                made = [sandbox.id for sandbox in list_sandboxes(client, [self.label])]
-                if made:
-                    logger.warning("prime sandbox %s came up after its deletion, and is deleted", ", ".join(made))
-                return delete_sandboxes(client, made)
+                for pause in pauses:
+                    time.sleep(pause)
+                    made = [sandbox.id for sandbox in list_sandboxes(client, [self.label])]
+                    found, failed = found + made, delete_sandboxes(client, made)
+                    if found and not failed:
+                        break
         except Exception as error:  # noqa: BLE001 - whatever it is, a sandbox may live on
-            return {"without a known id": reason_of(error)}
+            failed = failed or {"without a known id": reason_of(error)}
+        return found, failed
 
     def find_and_delete(self) -> bool:
         """Delete what a creation made whose answer was lost, or report it (blocking, without an event loop); whether
         there was something and it was deleted."""
         self.asked = False
-        found, failed = False, dict[str, str]()
-        try:
-            with platform() as client:
-                for pause in _LOST_PAUSES_S:
-                    time.sleep(pause)
-                    made = list_sandboxes(client, [self.label])
-                    failed = delete_sandboxes(client, [sandbox.id for sandbox in made])
-                    found = found or bool(made)
-                    if found and not failed:
-                        self.over()
-                        return True
-        except Exception as error:  # noqa: BLE001 - whatever it is, a sandbox may live on
-            failed = failed or {"without a known id": reason_of(error)}
+        found, failed = self._delete_made(_LOST_PAUSES_S)
         for sandbox, reason in failed.items():
             report_left(sandbox, self, reason)
-        if not failed:
+        if not found and not failed:
             logger.warning("a Prime sandbox whose creation was not answered may come yet; its label is %s", self.label)
-        return False
+        return bool(found) and not failed
 
 
 class OwnedClient:

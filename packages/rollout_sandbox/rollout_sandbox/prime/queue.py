@@ -3,10 +3,8 @@
 What a rollout's own sandbox waits for here, no deadline counts. A second one, which scoring asks for, waits for the
 creation rate within the time for scoring, and for no place.
 
-The SDK's client is bounded, and what the platform answers to a creation is watched. The SDK takes a bound from whoever
-makes the client, which is verifiers, and for the gateway only. Waits that it makes by itself after a 429 are seen at
-the public hooks of its HTTP client. What it says of timeouts does not hold by itself (0.5.1): each request to the
-platform overrules them with none.
+The SDK takes a bound from whoever makes the client, which is verifiers, and for the gateway only; its waits after a 429
+are seen at the public hooks of its HTTP client; and each request overrules its timeouts with none (0.5.1).
 """
 
 import asyncio

@@ -1,13 +1,9 @@
 """Our Prime runtime, which other environments name by `--env.agent.runtime.type custom` and its import path.
 
-The private parts of verifiers' own that it stands on are here and nowhere else: `_client`.
-
-Whoever asks the platform for a sandbox deletes it, also when the answer was lost, the caller is cancelled or
-the event loop is gone. Only a process that is killed, or that SIGTERM ends before any handler of its own, leaves one,
-which its labels find and its lifetime ends.
-
-A command's output and exit code are in files of the sandbox before they are streamed, so that nothing is lost with a
-connection; and when `run` is cancelled or fails, what it started was killed before that goes on.
+Whoever asks the platform for a sandbox deletes it, also when the answer was lost, the caller is cancelled or the event
+loop is gone (`ownership`). A command's output and exit code are in files of the sandbox before they are streamed, so
+that nothing is lost with a connection; when `run` is cancelled or fails, what it started was killed before that goes
+on. The private part of verifiers' own that this stands on is `_client`.
 """
 
 import asyncio
@@ -180,13 +176,8 @@ async def _received(process: Any) -> bytes:
 async def _found_again(
     place: "PrimeSandboxBackend", name: str, user: str | None, lost: Exception, *, started: bool
 ) -> ProgramResult:
-    """Ask the sandbox for the end of a command, again and again; each time it waits a while for it.
-
-    Args:
-        lost: how the stream of the command ended.
-        started: whether that had begun. What the way here kept from starting, and the sandbox knows nothing of, failed
-            by the way.
-    """
+    """Ask the sandbox for the end of a command, whose stream was `lost`, again and again; each time it waits a while
+    for it. What the way kept from being `started`, and the sandbox knows nothing of, failed by the way."""
     loop = asyncio.get_running_loop()
     silent_since, tries, last = loop.time(), 0, lost
     while True:
@@ -347,32 +338,32 @@ class PrimeSandboxBackend(PrimeBackend):
             except SDK_ERRORS as error:  # what becomes of the sandbox, the rollout's own commands say
                 logger.info("prime sandbox %s could not be kept alive: %s", self.sandbox_id, error)
 
+    @classified()
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        async with classified():
-            return await run_command(self, argv, runtime.process_env(env), runtime.user)
+        return await run_command(self, argv, runtime.process_env(env), runtime.user)
 
+    @classified()
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
-        async with classified():
-            return _PrimeProcess(await super().exec(runtime, argv, env))
+        return _PrimeProcess(await super().exec(runtime, argv, env))
 
+    @classified()
     async def prepare_execution(self, routes: list[str] | None, network: NetworkPolicyConfig | None = None) -> None:
         enforce = super().prepare_execution
-        async with classified():
-            await repeated(lambda: enforce(routes, network))
+        await repeated(lambda: enforce(routes, network))
 
+    @classified()
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        async with classified():
-            await super().run_background(runtime, argv, env, log)
+        await super().run_background(runtime, argv, env, log)
 
+    @classified()
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
         once = super().read
-        async with classified():
-            content: bytes = await repeated(lambda: once(runtime, path, max_bytes))
-            return content
+        content: bytes = await repeated(lambda: once(runtime, path, max_bytes))
+        return content
 
+    @classified()
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        async with classified():
-            await super().write(runtime, path, data)
+        await super().write(runtime, path, data)
 
     async def teardown(self) -> None:
         """Delete the sandbox, one also whose id nobody was told; idempotent."""
@@ -447,12 +438,12 @@ class _PrimeProcess(RuntimeProcess):
     async def kill(self) -> None:
         await self._signal(self._inner.kill)
 
+    @classified()
     async def _signal(self, send: Callable[[], Awaitable[None]]) -> None:
-        async with classified():
-            try:
-                await send()
-            except SDK_ERRORS as error:
-                raise SandboxError(f"a process could not be signalled: {error}") from error
+        try:
+            await send()
+        except SDK_ERRORS as error:
+            raise SandboxError(f"a process could not be signalled: {error}") from error
 
 
 @contextlib.asynccontextmanager
@@ -467,11 +458,7 @@ async def provision_prime(
 
 
 def lifetime_minutes(stages: Sequence[float | None]) -> int:
-    """Whole minutes, or -1, Prime's word for no limit, when a stage may take for ever.
-
-    Args:
-        stages: seconds that each stage of a rollout may take. None is a stage without a limit: an hour is added for
-            it. `inf` is one that was given no limit on purpose.
-    """
+    """Whole minutes, or -1, Prime's word for no limit, of `stages`, each with the seconds that it may take; None, for a
+    stage without a limit, adds an hour, and `inf` is one that was given no limit on purpose."""
     seconds = _SPARE_S + sum(3600.0 if stage is None else stage for stage in stages)
     return math.ceil(seconds / 60) if math.isfinite(seconds) else -1

@@ -1,13 +1,11 @@
 """Runs a program of ours in the sandbox: for a limited time, with its failure told from the sandbox's end.
 
 Container engines report a vanished container as an ordinary non-zero exit. Before a failure is blamed on the policy,
-one bounded probe decides whether there is still a sandbox to blame it on. Of a local container its engine is asked,
+one bounded probe decides whether there is still a sandbox to blame it on; of a local container its engine is asked,
 because an agent that is root inside can have replaced whatever would be run there.
 
-It returns only what an accepted exit code says. Everything else is an error that begins with what failed,
-and it is a `vf.SandboxError`, none of the agent's (`exempt`), whenever the sandbox itself is gone. What is kept of a
-program's output is bounded while it streams, in every sandbox of this machine. verifiers' local containers collect
-whatever comes, so there the engine's client is read here; other sandboxes bound it themselves.
+What is kept of a program's output is bounded while it streams. verifiers' local containers collect whatever comes, so
+there the engine's client is read here.
 """
 
 import asyncio
@@ -99,13 +97,11 @@ async def run_checked(
     error: type[vf.RolloutError] = vf.SandboxError,
     advice: str = "",
 ) -> vf.ProgramResult:
-    """The result of `argv`, whose exit code is one of `accepted`.
+    """The result of `argv`, of which a shell parses nothing, and whose exit code is one of `accepted`.
 
     Args:
-        argv: The program with its arguments; none is parsed by a shell.
         failure: What has failed when this fails, to open the message: "workdir '/x' cannot be made".
         seconds: When it is given up; `accepted` may hold `OUT_OF_TIME`.
-        accepted: Exit codes that are an answer.
         error: What a failure is in a sandbox that is still alive.
         advice: What to change, at the end of the message.
 

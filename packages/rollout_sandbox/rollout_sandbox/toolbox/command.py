@@ -1,10 +1,8 @@
 """One shell command of a task, run in the sandbox with a deadline that holds.
 
-When `run_command` returns, a command that ran out of time is dead in the sandbox, on every
-runtime. `timeout` inside the sandbox ends its process group; the host's own deadline, a little later,
-covers sandboxes without `timeout`; and both are followed by a sweep for processes that left the group,
-found by a mark in their environment. Only a process that both left its group and wiped its environment
-outlives that, until the sandbox ends.
+When `run_command` returns, a command that ran out of time is dead in the sandbox, on every runtime: `timeout` inside
+ends its process group, and the host's own deadline covers sandboxes without `timeout`. A sweep then ends what left the
+group, found by a mark in its environment; only a process that also wiped that outlives it, until the sandbox ends.
 """
 
 import logging
@@ -69,14 +67,9 @@ async def run_command(
     tools: str = "",
     shell: str = "sh",
 ) -> CommandResult:
-    """Run `command` with `sh` in `workdir`, standard input empty, for at most `timeout` seconds.
-
-    Processes that the command leaves running on purpose (a service) live on, unless it timed out. `environment` holds
-    further variables, `tools` directories for the front of `PATH`; `shell` runs our own program around the command.
-
-    Raises:
-        SandboxError: the sandbox could not run it, or did not answer after the deadline.
-    """
+    """Run `command` with `sh` in `workdir`, standard input empty, for at most `timeout` seconds; what it leaves running
+    on purpose (a service) lives on, unless it timed out. `environment` holds further variables, `tools` directories for
+    the front of `PATH`; `shell` runs our own program around the command."""
     mark = uuid.uuid4().hex
     argv = program_argv("run_command.sh", workdir, f"{timeout:g}", str(_KILL_AFTER), str(TAIL_CHARS), tools)
     # Not as an argument, which every user of the sandbox could read: it may hold what is expected of the agent's code.

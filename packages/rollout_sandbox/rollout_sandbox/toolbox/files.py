@@ -1,8 +1,7 @@
 """Files of a sandbox of any kind, for tasks, rubrics and harnesses, under the names that verifiers' sandboxes had.
 
-What is read of an agent's sandbox is a regular file of bounded size, never a link, and nothing that blocks;
-what a bundle writes lies below its directory, whatever links stand there. Equal directories of this machine are packed
-as equal archives (no times, no owners, names in order), of files, directories and links that stay inside.
+What is read of an agent's sandbox is a regular file of bounded size; what a bundle writes lies below its directory,
+whatever links stand there. Equal directories of this machine are packed as equal archives.
 """
 
 import asyncio
@@ -52,8 +51,7 @@ async def unpack_archive(
 
     Args:
         folders: directories of the archive, each below its parent, at which no link may stand: one is removed.
-        failure: what has failed when this fails, to open the message.
-        error: what a failure is in a sandbox that is still alive.
+        failure: what has failed when this fails, to open the message; it is an `error` in a sandbox that is alive.
 
     Raises:
         RolloutError: `error`: the disk is full, `directory` cannot be written, or something stands in the way.
@@ -132,11 +130,9 @@ keeps."""
 
 
 async def upload_file(runtime: vf.Runtime, path: str, local_path: str | Path) -> None:
-    """Copy one regular file of this machine to the absolute `path` in the sandbox, with its executable bit; its
-    directory is made.
+    """Copy one regular file of this machine to the absolute `path` in the sandbox, with its executable bit.
 
     Raises:
-        SandboxError: it cannot be written, or the sandbox is gone.
         OSError: it cannot be read here.
         ValueError: `path` is relative.
     """
@@ -148,10 +144,9 @@ async def upload_file(runtime: vf.Runtime, path: str, local_path: str | Path) ->
 
 
 async def upload_content(runtime: vf.Runtime, content: str | bytes, path: str) -> None:
-    """Write one file at the absolute `path` in the sandbox, text as UTF-8; its directory is made.
+    """Write one file at the absolute `path` in the sandbox, text as UTF-8.
 
     Raises:
-        SandboxError: it cannot be written, or the sandbox is gone.
         ValueError: `path` is relative.
     """
     _require_absolute(path)
@@ -172,11 +167,9 @@ async def upload_bundle(
     sandbox needs `tar`, `gzip` and `base64`.
 
     Args:
-        runtime: the sandbox; the files belong to its user.
         file_map: content by path, relative to `dest_dir`; any name that a file system takes.
         dest_dir: absolute; it is made, and followed where it is a link itself.
-        failure: what has failed when this fails, to open the message.
-        error: what a failure is in a sandbox that is still alive.
+        failure: what has failed when this fails, to open the message; it is an `error` in a sandbox that is alive.
 
     Raises:
         RolloutError: `error`: the disk is full, or something that is neither a file nor a link stands in the way.
@@ -192,11 +185,8 @@ async def upload_bundle(
 
 
 async def read_file(runtime: vf.Runtime, path: str, max_bytes: int = 1 << 20) -> bytes:
-    """The content of a regular file that an agent may have made.
-
-    Args:
-        path: absolute, in the sandbox; `in_workdir(trace, path)` makes one of a relative path.
-        max_bytes: the most that it may hold.
+    """The content of a regular file that an agent may have made, of at most `max_bytes`, at an absolute `path`;
+    `in_workdir(trace, path)` makes one of a relative one.
 
     Raises:
         SandboxFileError: there is none, it is a link or no regular file, it cannot be read, or it is larger; its

@@ -1,8 +1,8 @@
 """What the agent's directories hold, kept in a folder of the host and put into another sandbox.
 
-Two programs inside do all that has to do with paths (`list_and_send.py`, `put_files.py`). The host opens
-names that it has made itself and nothing else, follows none of the agent's, and takes no more than it was told; a
-content that has not changed since an earlier keeping is a hard link to that one's, never to a file of a sandbox.
+Two programs inside do all that has to do with paths (`list_and_send.py`, `put_files.py`). The host opens names that it
+has made itself, and takes no more than it was told; a content that has not changed since an earlier keeping is a hard
+link to that one's, never to a file of a sandbox.
 """
 
 import asyncio
@@ -120,10 +120,9 @@ class _Writer:
 async def keep(
     process: StreamedProcess, folder: Path, before: Path | None, most: int, changed: Mapping[str, bool] | None = None
 ) -> KeptFiles:
-    """Keep what `list_and_send.py`, just started, lists.
+    """Keep what `list_and_send.py`, just started, lists in an empty folder.
 
     Args:
-        folder: an empty one, for it alone.
         before: an earlier folder of the same sandbox.
         most: bytes that all contents may have, a file's at least `FILE_BYTES`.
         changed: paths that differ from the sandbox's image, and whether the image's were taken away.

@@ -1,7 +1,6 @@
 """Sends a large file into a sandbox in pieces: a broken upload goes on at the piece that is missing.
 
-Under the target's name there is either nothing of this upload or all of it, each piece compared with its
-SHA-256 inside of the sandbox. What is held in memory is one piece.
+Under the target's name there is either nothing of this upload or all of it, each piece compared by its SHA-256.
 """
 
 import asyncio

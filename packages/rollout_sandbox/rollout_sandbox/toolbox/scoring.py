@@ -1,13 +1,7 @@
 """What the scoring of one rollout shares: its time, and second sandboxes; and the one place where that is found.
 
 verifiers calls a task, its rubric and a harness with a trace and a sandbox, and with nothing else of a rollout. So who
-plays one attaches its state to those two (`attach`), and whoever is handed them asks for it (`attached`, `scoring_of`);
-no other module keeps anything by the id of a trace. The trace itself holds it, in its private attributes, which are in
-no dump.
-
-However many parts of a scoring wait at once, its clock stands still from the first to the last of them; a
-scoring that took too long says whether the agent's own time was what it used; and a second sandbox has the task's setup
-behind it, has never held an agent, and is gone when its context ends.
+plays one attaches its state to those two (`attach`), and whoever is handed them asks for it (`attached`, `scoring_of`).
 
 An error in scoring is the agent's doing, and a reward of 0, unless it is `exempt`: it was raised where nothing of the
 agent's has a part (`not_the_agents`), or this machine ran out of what it has. `opencode_rubrics.rubric` acts on that.
@@ -38,10 +32,8 @@ _RESOURCES = _DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAG
 
 @contextlib.contextmanager
 def not_the_agents() -> Iterator[None]:
-    """Have what the body raises be an error of the row, the configuration or the place, and never the agent's 0.
-
-    For preparations, controls, and work in a sandbox that holds nothing of the agent's; the body may await.
-    """
+    """Have what the body raises be an error of the row, the configuration or the place, and never the agent's 0: for
+    preparations, controls, and work in a sandbox that holds nothing of the agent's."""
     try:
         yield
     except Exception as error:

@@ -1,14 +1,11 @@
 """Where scoring works: a home, a temporary directory and settings that the agent had no hand in.
 
-Everything named here was made after the agent ended. Programs read no start-up file, module, plugin or
-configuration from the agent's home, and of git's settings in the work directory none of those that run a program by
-themselves. Below the work directory and the sandbox's /tmp no link leads to what a verify command has itself: a file
-that is its own command line would hold whatever it looks for.
+Everything named here was made after the agent ended. Programs read no start-up file, module, plugin or configuration
+from the agent's home, and of git's settings in the work directory none that run a program by themselves. No link of the
+agent's leads to what a verify command has itself: a file that is its own command line would hold whatever it looks for.
 
 In a container whose agent is root and can have replaced its shell, statically linked programs of this machine are put
-in place, carried in by the container's engine after the agent ended: no program of the container has a part in that,
-and no library is loaded by them. Where there is no such shell or engine, the container's own is used, and nothing is
-promised.
+in place by the container's engine. Where there is no such shell or engine, nothing is promised.
 """
 
 import asyncio

@@ -42,8 +42,6 @@ class CommandLimits:
 
     Args:
         processes: of the sandbox's user, threads included.
-        open_files: of each process.
-        file_bytes: size of each file.
         groups: descriptors of the entry files of the commands' control groups.
         groups_alone: the same for a command that runs while the others are held.
         memory_bytes: resident memory of all processes, which process 1 watches where no control group does.

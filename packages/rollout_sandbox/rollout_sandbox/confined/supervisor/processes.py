@@ -166,11 +166,8 @@ def _kibibytes(path: str, names: tuple[bytes, ...]) -> int:
 
 
 def end_largest_beyond(limit_bytes: int) -> bool:
-    """Kill the largest process if all together are beyond the limit; returns whether it did.
-
-    For hosts on which no control group can be had, and as the kernel does it in one. What no process has mapped (files
-    in memory, buffers of pipes and sockets) is not seen.
-    """
+    """Kill the largest process if all together are beyond the limit, as the kernel does it in a control group, for
+    hosts on which none can be had; returns whether it did. What no process has mapped is not seen."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
     if sum(_kibibytes(f"/proc/{pid}/status", (b"RssAnon:", b"RssShmem:")) for pid in pids) * _KIB <= limit_bytes:
         return False
