@@ -21,8 +21,7 @@ def cache_root() -> Path:
 
 
 def require_cache(*places: Path) -> None:
-    """Make the directories that caches lie in, where they are missing (blocking); a `SandboxError` that says what to
-    set if this user cannot write one of them."""
+    """Make the directories of caches (blocking); a `SandboxError` says what to set if one cannot be written."""
     for place in places:
         try:
             place.mkdir(parents=True, exist_ok=True)

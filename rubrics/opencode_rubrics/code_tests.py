@@ -283,8 +283,7 @@ class _BoxPrograms:
         self._runtime = runtime
 
     async def run(self, batch: ProgramBatch, limits: ProgramLimits) -> list[ProgramEnd]:
-        """Return what the program did with each input, in order; a `ScoringError` if programs cannot be kept apart in
-        it."""
+        """Return what the program did with each input; a `ScoringError` if programs cannot be kept apart in it."""
         if self._runtime.type == "subprocess":
             raise ScoringError("code tests would run on this machine itself: leave out --env.sandbox.confine false")
         async with scoring_home(self._runtime, "/", exposed=False) as home:

@@ -56,8 +56,7 @@ MathConfigT = TypeVar("MathConfigT", bound=MathConfig)
 
 
 class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
-    """Holds what the math rubrics share: rewards, metrics, judge and worker pool; a subclass says how the rules are
-    asked."""
+    """Holds what the math rubrics share; a subclass says how the rules are asked."""
 
     async def rule(self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None) -> RulesResult:
         """The rules' result on the rollout's answer."""
@@ -78,8 +77,7 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
     async def correct_answer(
         self, task: vf.TaskData, reference: str, trace: AnyTrace, runtime: vf.Runtime | None = None
     ) -> dict[str, float]:
-        """`correct_answer`, 1.0 if the rules or the judge say that the answer is right; `math_verify_score`, by the
-        rules alone; `judge_score`, by the judge."""
+        """`correct_answer`, by rules or judge; `math_verify_score`, by the rules alone; `judge_score`, by the judge."""
         started, by_judge = time.perf_counter(), False
         rules = await self.rule(task, reference, trace, runtime)
         started += rules.waited

@@ -112,8 +112,7 @@ AnyRubricConfig = Annotated[SerializeAsAny[RubricConfig], BeforeValidator(read_r
 
 
 def live_rubric(config: RubricConfig) -> Rubric[Any]:
-    """The live rubric of `config`, made on first use; a `LookupError` if its `type` names none of this configuration's
-    class."""
+    """The live rubric of `config`, made on first use; a `LookupError` if its `type` is another configuration's."""
     key = (type(config), config.model_dump_json())
     if key not in _live:
         _live[key] = _class_of(config)(config)

@@ -140,8 +140,7 @@ class RemoteHybridMathRubric(MathRubric[RemoteHybridMathConfig]):
             return None
 
     async def _uploaded(self, runtime: vf.Runtime, bundle: ScorerBundle, root: str = "/var/lib") -> str:
-        """The image's own bundle if it is the same, else upload it into a fresh directory; the agent's processes have
-        ended before."""
+        """The image's own bundle if it is the same, else one that is uploaded into a fresh directory."""
         directory = f"{root}/opencode-scorer-{secrets.token_hex(8)}"
         digest = await asyncio.to_thread(_digest, bundle.archive)
         found = await run_checked(

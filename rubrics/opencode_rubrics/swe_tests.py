@@ -41,8 +41,7 @@ class SweTestsRubric(Rubric[SweTestsConfig]):
     version = "2"
 
     async def prepare(self, task: vf.TaskData, sandbox: str | None) -> Mapping[str, object]:
-        """The problem; a `TaskError` if the task has none of this kind, a `ScoringError` if its logs' parser is not
-        installed."""
+        """The problem; a `TaskError` if the task has none, a `ScoringError` if its logs' parser is not installed."""
         problem = task_field(task, "swe", SweProblem, 'rubric "swe-tests" needs a task with a column "swe"')
         if problem.parser not in PARSERS:
             foreign_of(problem.parser, problem.options)

@@ -165,8 +165,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
 
     @vf.reward
     async def solved(self, task: vf.TaskData, tests: StagedTests, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """The tests' number; a `ScoringError` if they give no verdict, not in an untouched copy of the sandbox
-        either."""
+        """The tests' number; a `ScoringError` if they give none in an untouched copy of the sandbox either."""
         workdir = workdir_of(trace)
         if tests.box is None:
             exposed = task.agent_user in (None, "root", "0")
@@ -297,8 +296,7 @@ async def _carry_artifacts(
 
 
 async def _packed(runtime: vf.Runtime, root: PurePosixPath, most: int) -> bytes | None:
-    """A tar archive of what is at `root`, unread; None if nothing is. A `TreeError` if it cannot be packed, or takes
-    more bytes."""
+    """A tar archive of what is at `root`; None if nothing is. A `TreeError` if it cannot be packed, or is larger."""
     place = f"/tmp/.{uuid.uuid4().hex}"
     argv = ["sh", "-c", _PACK, "pack", str(root.parent), root.name, place, str(most + 1)]
     done = await run_for(runtime, argv, _SECONDS, "artifacts cannot be collected")

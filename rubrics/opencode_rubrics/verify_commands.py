@@ -82,8 +82,7 @@ class VerifyCommandsRubric(Rubric[VerifyCommandsConfig]):
 
     @vf.reward
     async def verify(self, task: vf.TaskData, plan: VerifyPlan, trace: AnyTrace, runtime: vf.Runtime) -> float:
-        """Passed ÷ total of the task's verify commands, or the reward file's number. A `ScoringError` if a command runs
-        agent code, which cannot be kept apart in this sandbox."""
+        """Passed ÷ total, or the reward file's number. A `ScoringError` if agent code cannot be kept apart here."""
         workdir = self.directory(trace)
         exposed = task.agent_user in (None, "root", "0")
         async with scoring_home(runtime, workdir, exposed=exposed) as home:

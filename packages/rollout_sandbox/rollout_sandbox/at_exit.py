@@ -9,8 +9,7 @@ _REMOVER = 'read -r _; for _ in $(seq 60); do rm -rf "$1"* && exit; sleep 1; don
 
 
 def run_at_exit(argv: Sequence[str]) -> None:
-    """Start a program now, in a session of its own, whose stdin closes when this process ends, which waits for it (1
-    ms)."""
+    """Start a program now whose stdin closes when this process ends, which waits for it (1 ms)."""
     remover = subprocess.Popen(
         argv,
         cwd="/",

@@ -381,8 +381,7 @@ class _OfVerifiers(SandboxAbilities):
 
 
 def exec_command(runtime: VerifiersRuntime, env: dict[str, str]) -> list[str] | None:
-    """Return what runs the program whose words follow, in a container of verifiers' own on this machine; None
-    elsewhere."""
+    """Return what runs the program whose words follow, in verifiers' own container on this machine; or None."""
     seen = runtime.process_env(env)
     if AFTER_0_4_0:
         box = runtime.backend

@@ -46,8 +46,7 @@ class SandboxFileError(TaskError):
 
 
 class SandboxAccessError(SandboxError):
-    """The platform does not let the key in, or not to this (401, 403): a person has to mend that, so that nothing is
-    tried again."""
+    """The platform does not let the key in, or not to this (401, 403): a person has to mend that."""
 
     outcome = Outcome(
         "Prime does not take the key, or the account may not do that", "the key; the account", again=False
@@ -91,8 +90,7 @@ class SandboxEndedError(SandboxError):
 
 
 class SandboxGatewayError(SandboxError):
-    """The platform or its gateway did not answer, or not soundly (5xx, 408, 429, a broken connection, a page that
-    is not its)."""
+    """The platform or its gateway did not answer soundly (5xx, 408, 429, a broken connection, another's page)."""
 
     outcome = Outcome(
         "Prime did not answer soundly; what can be repeated was tried three times",

@@ -18,8 +18,7 @@ def private_directory(path: Path) -> Path:
 
 
 def try_lock(path: Path) -> int | None:
-    """A descriptor that holds the lock at `path` until it is closed; `None` if somebody else holds it. An `OSError`:
-    the file cannot be made, for one because its directory is gone."""
+    """A descriptor that holds the lock at `path` until it is closed; `None` if somebody else holds it."""
     fd = _opened(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,8 +20,7 @@ _QUERY = re.compile(
 
 
 def task_name(data: vf.TaskData) -> str:
-    """Return what people call a task, as the report does: its id, its name, the beginning of its prompt, or its
-    number."""
+    """Return what people call a task: its id, its name, the beginning of its prompt, or its number."""
     prompt = data.prompt
     if isinstance(prompt, list):
         prompt = prompt[-1].content if prompt and isinstance(prompt[-1].content, str) else None

@@ -55,8 +55,7 @@ Tree = Mapping[str, TreeEntry]
 
 
 def read_listing(packed: bytes) -> dict[str, TreeEntry]:
-    """The listing that `list_tree.sh` printed; lines that make no sense are left out. A `TreeError` if it is not a
-    tree, or too large."""
+    """What `list_tree.sh` printed, without lines that make no sense. A `TreeError` if it is no tree, or too large."""
     try:
         unpacked = zlib.decompressobj(wbits=31)
         text = unpacked.decompress(base64.b64decode(packed), MAX_LISTING)

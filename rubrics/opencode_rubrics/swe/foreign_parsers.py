@@ -56,8 +56,7 @@ def _profiles(python: str) -> subprocess.Popen[str]:
 
 
 def command_elsewhere(row: Mapping[str, object]) -> str:
-    """The command by which swesmith's profiles test a row; a `ValueError` if they do not know its repository, or are
-    not there."""
+    """The command by which swesmith's profiles test a row; a `ValueError` if they cannot say it."""
     if missing := lacking("swesmith:any"):
         raise ValueError(f"swesmith, whose profiles know it, is not installed: {missing}")
     process = _profiles(python_of("swesmith"))

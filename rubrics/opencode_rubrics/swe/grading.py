@@ -79,8 +79,7 @@ class Change:
 
 
 class _StagingError(Exception):
-    """The suite cannot be run: a patch does not apply, or the package is not installed; the message says which and
-    why."""
+    """The suite cannot be run: a patch does not apply, or the package is not installed."""
 
 
 @dataclass(kw_only=True)
@@ -228,8 +227,7 @@ def _not_run(problem: str) -> SuiteRun:
 
 
 async def stage_tests(box: vf.Runtime, problem: SweProblem, workdir: str) -> None:
-    """Put the tests of a row into a sandbox; a `_StagingError` if its patch of tests does not apply, a `ScoringError`
-    if a file could not be put there."""
+    """Put the tests of a row into a sandbox; a `_StagingError` if their patch does not apply, else a `ScoringError`."""
     for place, source in problem.test_copies.items():
         argv = ["sh", "-c", 'rm -rf -- "$2" && cp -a -- "$1" "$2"', "copy", source, posixpath.join(workdir, place)]
         await run_checked(box, argv, f"the tests at {source} cannot be copied", error=ScoringError)

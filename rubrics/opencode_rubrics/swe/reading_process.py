@@ -65,8 +65,7 @@ class ChangeReader:
         return {"names": names, "new": new, "refused": refused}
 
     def leave(self, ignored: bytes) -> Result:
-        """The same without what a repository ignores: build products may be larger than anything that an agent
-        writes."""
+        """The same without what a repository ignores: build products may be large."""
         left = {name.removeprefix("./") for name in ignored.decode(errors="surrogateescape").split("\0")}
         solution = [path for path in self._new["solution"] if path in self._before or path not in left]
         self._new["environment"] += sorted({*self._new["solution"]} - {*solution})
@@ -74,8 +73,7 @@ class ChangeReader:
         return self._asked(solution)
 
     def files(self, archive: bytes) -> Result:
-        """Return what the agent's sandbox gave; `originals` are the names of what an untouched one has in their
-        place."""
+        """Return the names of what an untouched sandbox has in the place of what the agent's gave."""
         self._files = {**self._links, **unpacked(archive, self._after, {*self._wanted})}
         missing = [path for path in self._wanted if path not in self._files]
         if missing:

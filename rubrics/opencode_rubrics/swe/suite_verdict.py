@@ -210,8 +210,7 @@ def states_of(sessions: list[PytestSession]) -> dict[str, str]:
 
 
 def passed_alone(gold: tuple[bytes, str], run: tuple[bytes, str]) -> tuple[int, str]:
-    """Return how many tests passed by the gold patch's record and not by that of a run, and the first; each with its
-    key."""
+    """Return how many tests passed by the gold patch's record and not by a run's, and the first."""
     passed = []
     for record, secret in (gold, run):
         states = states_of(read_record(record, secret) or [])

@@ -76,8 +76,7 @@ async def put(box: vf.Runtime, directory: str, removed: bytes, folders: tuple[by
 
 
 async def ignored_paths(box: vf.Runtime, directory: str, names: bytes) -> bytes:
-    """Those of the paths that the repository in an untouched sandbox ignores, each ended by a NUL; none where it has
-    none."""
+    """Those of the paths that the repository in an untouched sandbox ignores, each ended by a NUL."""
     place = f"/tmp/.{uuid.uuid4().hex}.list"
     await box.write(place, names)
     found = await run_for(box, argv_of("ignored_paths", directory, place), _SECONDS, "ignored files cannot be told")

@@ -4,6 +4,7 @@ What must not be known to the agent (answer, verify commands) is used only in `s
 command that fails or runs out of time ends the rollout as a `TaskError` before the agent starts.
 """
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +27,7 @@ from opencode_rubrics import (
 )
 from opencode_rubrics.swe.problem import hide_future, place_work
 from opencode_rubrics.task_tests import require_box
-from rollout_sandbox.toolbox.files import unpack_into
+from rollout_sandbox.toolbox.files import unpack_archive
 from rollout_sandbox.toolbox.workdir import makes_workdir
 from verifiers.v1.task import task_key
 
@@ -100,7 +101,7 @@ class OpenCodeTask(RubricTask[OpenCodeTaskData, vf.State, OpenCodeTaskConfig]):
                 await require_alive(runtime, f"running setup command {command!r}")
                 raise vf.TaskError(f"setup command {command!r} failed ({result.ending()})")
         if folder is not None and folder.files is not None:
-            await unpack_into(runtime, folder.files, workdir, vf.TaskError)
+            await unpack_archive(runtime, base64.b64decode(folder.files), workdir, error=vf.TaskError)
         if folder is not None and folder.healthcheck is not None:
             await wait_until_healthy(runtime, folder.healthcheck, workdir)
         if swe is not None:

@@ -181,8 +181,7 @@ class AgentCodeServer:
 async def _outcome_of(
     cell: ProgramSandbox, argv: list[str], stdin: str, seconds: float, most: int
 ) -> Mapping[str, str]:
-    """Return what the program did, as data, with at most `most` bytes of each stream: its own end of its sandbox is not
-    a failure of ours."""
+    """Return what the program did, as data, with `most` bytes of each stream; ending its sandbox is its doing, too."""
     process = await cell.exec(argv, {"HOME": "/tmp", "TMPDIR": "/tmp", "AGENT_CODE_DIR": SHARED})
     too_much = asyncio.Event()
     heads = bytearray(), bytearray()

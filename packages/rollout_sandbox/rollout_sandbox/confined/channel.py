@@ -83,8 +83,7 @@ class Channel:
     def submit(
         self, kind: str, *fields: str | bytes, fds: tuple[int, ...] = ()
     ) -> tuple[str, asyncio.Future[ChannelReply]]:
-        """Send a request and return its id and its future reply; `fds` are closed once sent. A NUL byte is a
-        `ValueError`."""
+        """Send a request; its id and its future reply. `fds` are closed once sent. A NUL byte is a `ValueError`."""
         try:
             if not self.is_open:
                 raise exempt(SandboxError(self._describe_loss()))

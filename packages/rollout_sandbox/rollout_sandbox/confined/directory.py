@@ -114,8 +114,7 @@ def _marks(directory: int) -> Iterator[bytes]:
 
 
 class SandboxDirectory:
-    """A new directory in `root` with the private parts of a sandbox, which belong to the user `owner`; locked by this
-    process until `remove`."""
+    """A new directory in `root` with the private parts of a sandbox, of the user `owner`; locked until `remove`."""
 
     def __init__(self, name: str, root: Path = ROOT, owner: int | None = None) -> None:
         prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:48] + "-"

@@ -74,8 +74,7 @@ _NO_ENTRIES: tuple[list[int], list[int]] = [], []
 
 
 class SandboxLimits:
-    """Holds what a sandbox may use, taken before it starts (blocking); with the user of another one, `lent`, it shows
-    its files."""
+    """Holds what a sandbox may use, taken before it starts (blocking); `lent` is the user of another one."""
 
     def __init__(self, options: LocalSandboxConfig, lent: SandboxUser | None) -> None:
         self._options = options

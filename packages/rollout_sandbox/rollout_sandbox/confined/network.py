@@ -274,9 +274,10 @@ def is_own_machine(host: str) -> bool:
 
 
 class NetworkRelays:
-    """Owns the relays of one sandbox, which sees the file `hosts`, read-only, as /etc/hosts."""
+    """Owns the relays of one sandbox, which sees the file `hosts`, read-only, as /etc/hosts. Both are asked for once it
+    is started, and raise a `SandboxError` before."""
 
-    def __init__(self, channel: Channel, hosts: Path) -> None:
+    def __init__(self, channel: Callable[[], Channel], hosts: Callable[[], Path]) -> None:
         self._channel = channel
         self._hosts = hosts
         self._inward: dict[tuple[str, int], int] = {}
@@ -292,7 +293,7 @@ class NetworkRelays:
         if not host or port is None:
             return url
         if (host, port) not in self._inward:
-            (fd,) = self._channel.request_blocking("socket").fds
+            (fd,) = self._channel().request_blocking("socket").fds
             listener = socket.socket(fileno=fd)
             address = self._address_of(host)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -318,7 +319,7 @@ class NetworkRelays:
             return "127.0.0.1"
         if host not in self._names:
             address = str(_FIRST_NAMED + len(self._names))
-            with self._hosts.open("a") as file:
+            with self._hosts().open("a") as file:
                 file.write(f"{address} {host}\n")
             self._names[host] = address
         return self._names[host]
@@ -326,10 +327,10 @@ class NetworkRelays:
     def outward(self, port: int) -> str:
         """Return a host URL that reaches `port` of the sandbox's 127.0.0.1."""
         if port not in self._outward:
-            listener = socket.create_server(("127.0.0.1", 0))
+            channel, listener = self._channel(), socket.create_server(("127.0.0.1", 0))
 
             async def dial() -> socket.socket:
-                (fd,) = (await self._channel.request("socket")).fds
+                (fd,) = (await channel.request("socket")).fds
                 return await _connected(socket.socket(fileno=fd), ("127.0.0.1", port))
 
             self._relays.append(Relay(listener, dial, f"its port {port}", inside=True))

@@ -48,8 +48,7 @@ _SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/s
 
 
 def _base_environment(allow: Iterable[str]) -> dict[str, str]:
-    """Return what every program sees before the task and the call add to it: nothing of the host's environment but
-    language, time zone and what the user names."""
+    """Return what every program sees: of the host's environment language, time zone and what the user names."""
     path = list(_SYSTEM_PATH)
     if not any(os.access(f"{directory}/python3", os.X_OK) for directory in path):
         path.append(f"{sys.base_prefix}/bin")
@@ -202,7 +201,7 @@ class BubblewrapBackend(RuntimeBackend):
         self.sandbox = Sandbox(self.name, options, workdir, lent)
         self.commands = ConfinedCommands(self.sandbox, options.env_allow)
         self.disk: DiskWatch | None = None
-        self.relays: NetworkRelays | None = None
+        self.relays = NetworkRelays(lambda: self.sandbox.channel, lambda: self.sandbox.directory.hosts)
         self._disk_task: asyncio.Task[None] | None = None
         self.killed_before = 0
         self._tool_servers: list[BubblewrapBackend] = []
@@ -217,7 +216,6 @@ class BubblewrapBackend(RuntimeBackend):
         temporary = ".vf-" + re.sub(r"[^A-Za-z0-9_-]", "-", self.name)
         await self.sandbox.start(self.binds, temporary)
         self.info.id = f"/tmp/{temporary}"
-        self.relays = NetworkRelays(self.sandbox.channel, self.sandbox.directory.hosts)
         if self.options.max_disk is not None:
             place = self.sandbox.directory.path
             self.disk = DiskWatch(place, self.sandbox.pid, self.options.max_disk, self.commands.relieve)
@@ -229,8 +227,7 @@ class BubblewrapBackend(RuntimeBackend):
             if self._disk_task is not None:
                 self._disk_task.cancel()
                 await asyncio.gather(self._disk_task, return_exceptions=True)
-            if self.relays is not None:
-                await self.relays.close()
+            await self.relays.close()
             self.commands.close()
         finally:
             self.sandbox.close_channel()
@@ -242,16 +239,14 @@ class BubblewrapBackend(RuntimeBackend):
         self.sandbox.kill()
 
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        """Run as verifiers' own does; what the command leaves running in the background is not waited for, and its
-        output is closed."""
+        """Run as verifiers' own does; what it leaves running is not waited for, and its output is closed."""
         return await self.commands.run(argv, runtime.process_env(env))
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
         return await self.commands.open(argv, runtime.process_env(env))
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        """Run as verifiers' own does, with the output in the file `log` inside; a tool server gets a sandbox of its
-        own."""
+        """Run as verifiers' own does, with the output in `log` inside; a tool server gets a sandbox of its own."""
         if argv[0] == sys.executable and not self.options.python_env:
             raise SandboxError(
                 f"{' '.join(argv[:3])} needs the evaluation's Python environment inside the sandbox: "
@@ -277,19 +272,10 @@ class BubblewrapBackend(RuntimeBackend):
         await write_file(self.sandbox.channel, path, data)
 
     def host_url(self, url: str) -> str:
-        if self.options.network == "host":
-            return url
-        return self._open_relays().inward(url)
+        return url if self.options.network == "host" else self.relays.inward(url)
 
     async def expose(self, port: int) -> str:
-        if self.options.network == "host":
-            return f"http://127.0.0.1:{port}"
-        return self._open_relays().outward(port)
-
-    def _open_relays(self) -> NetworkRelays:
-        if self.relays is None:
-            raise SandboxError(f"sandbox {self.name} is not started")
-        return self.relays
+        return f"http://127.0.0.1:{port}" if self.options.network == "host" else self.relays.outward(port)
 
 
 class ConfinedRuntime(SandboxAbilities, Runtime):
@@ -319,8 +305,7 @@ class ConfinedRuntime(SandboxAbilities, Runtime):
         return {"memory": watched + by_kernel, "disk": 0 if disk is None else disk.kills}
 
     def kills_below_limits(self) -> int:
-        """Return how many there were; without a control group of its own, of the whole machine since the sandbox
-        started."""
+        """Return how many there were; without a control group, of the whole machine since the sandbox started."""
         group = self.backend.sandbox.limits.group
         if group is not None and group.limits_memory:
             return group.memory_kills()[1]
@@ -331,8 +316,7 @@ class ConfinedRuntime(SandboxAbilities, Runtime):
 
     def original_url(self, url: str) -> str:
         """Return the URL that `host_url` has made this one of."""
-        relays = self.backend.relays
-        return url if relays is None else relays.outside(url)
+        return self.backend.relays.outside(url)
 
     async def start_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
         await self.backend.commands.background(argv, self.process_env(env), log)
@@ -478,8 +462,7 @@ class ConfinedConfig(LocalSandboxConfig, CustomRuntimeConfig, NetworkPolicyConfi
 
 
 class ConfinedBackend(BubblewrapBackend):
-    """The confined sandbox, named by its path; a `TaskError` if it cannot have the work directory or the hosts of a
-    task."""
+    """The confined sandbox, named by its path; a `TaskError` if it cannot have a task's work directory or hosts."""
 
     SUPPORTS_TASK_IMAGES = False
     SUPPORTS_PORT_EXPOSURE = True

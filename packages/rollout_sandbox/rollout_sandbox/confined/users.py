@@ -45,8 +45,7 @@ class UserPool:
         self._free: list[int] = []
 
     def take(self) -> SandboxUser:
-        """Return an id that no living sandbox has (15 ms, none for one that was idle). An `OSError`: it cannot be
-        had."""
+        """Return an id that no living sandbox has (15 ms, or none). An `OSError`: it cannot be had."""
         with self._lock:
             if self._owner != os.getpid():
                 self._forget()  # in a forked process: the ids are its parent's

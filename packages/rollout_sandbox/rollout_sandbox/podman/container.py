@@ -201,8 +201,7 @@ def _start_supervisor(control_fd: int, pid: int, workdir: str) -> "subprocess.Po
 
 
 def run_arguments(options: ContainerOptions, name: str, directory: Path) -> list[str]:
-    """Arguments that start a container which waits for its commands; the `directory` holds what belongs to it on the
-    host: `pid` afterwards and, if restricted, `hosts`."""
+    """Arguments that start a container which waits for commands; `directory` is to hold its `pid`, and its `hosts`."""
     # SIGKILL, because a `sleep` that is process 1 ignores everything else and a removal would wait ten seconds for it.
     arguments = ["run", "--detach", "--name", name, "--network", "bridge", "--http-proxy=false"]
     arguments += ["--stop-signal", "KILL", "--stop-timeout", "0", "--pidfile", str(directory / "pid")]

@@ -173,8 +173,7 @@ class PodmanCommands:
         return ["exec", *mode, *variables, *(("--user", user) if user else ()), *place]
 
     async def run(self, argv: Sequence[str], env: Mapping[str, str], user: str | None = None) -> ProgramResult:
-        """Run a command to its end; its output is kept in bounded memory. Cancelling ends its whole tree before the
-        cancellation goes on."""
+        """Run a command to its end; cancelling ends its whole tree before the cancellation goes on."""
         command = uuid.uuid4().hex
         ended = partial(end_command, self._container, command)
         result = await engine.call(*await self._arguments(env, user, command), *argv, end=ended)
@@ -215,8 +214,7 @@ class PodmanCommands:
 
 
 async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[int, bytes, str]:
-    """Feed `data` to a process; its exit code, its output and the end of its stderr. A process that prints more than
-    `limit` bytes is ended there, and `limit` + 1 of them are returned."""
+    """Feed `data` to a process, which is ended beyond `limit` bytes of output; exit code, output and end of stderr."""
     output = bytearray()
     error = BoundedOutput(limit_bytes=3000)
 
@@ -262,8 +260,7 @@ async def _paused(container: Container) -> AsyncIterator[None]:
 
 
 async def _changed(container: Container, mounts: list[str]) -> dict[str, bool]:
-    """Return what differs from the image, by path, and whether the image's was taken away; mounted file systems left
-    out."""
+    """Return what differs from the image but for `mounts`, by path, and whether the image's was taken away."""
     answer = await engine.call("diff", "--format", "json", container.name)
     if answer.exit_code != 0:
         raise NotKept(f"podman does not tell what has changed: {answer.stderr.strip()[-200:]}")
@@ -277,8 +274,7 @@ def _read_changes(told: str, mounted: tuple[str, ...]) -> dict[str, bool]:
 
 
 def _mounts(pid: int) -> dict[str, bool]:
-    """The file systems that are mounted over the container's own, and whether its files are kept: /dev/shm and what can
-    be written of volumes."""
+    """The file systems mounted over the container's own, and whether their files are kept (/dev/shm, volumes)."""
     found: dict[str, bool] = {}
     for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
         point, options = line.split(" ")[4:6]
@@ -323,7 +319,7 @@ class PodmanBackend(RuntimeBackend):
         )
         self.container = self.container_class(options)
         self._commands = PodmanCommands(self.container)
-        self._relays: NetworkRelays | None = None
+        self._relays = NetworkRelays(lambda: self.container.channel, lambda: self.container.hosts)
         self._cut_from: list[str] = []
         """Names of podman's networks that it was taken from."""
 
@@ -334,12 +330,10 @@ class PodmanBackend(RuntimeBackend):
         """Start the container (about 0.15 s, once the image is there); the message of an error says what to change."""
         await self.container.start()
         self.info.id = self.container.id
-        self._relays = NetworkRelays(self.container.channel, self.container.hosts)
 
     async def teardown(self) -> None:
         try:
-            if self._relays is not None:
-                await self._relays.close()
+            await self._relays.close()
         finally:
             await super().teardown()
         await self._commands.close()
@@ -378,15 +372,14 @@ class PodmanBackend(RuntimeBackend):
 
     def host_url(self, url: str) -> str:
         if self.container.options.restricted or is_own_machine(urlsplit(url).hostname or ""):
-            return self._open_relays().inward(url)
+            return self._relays.inward(url)
         return url
 
     async def expose(self, port: int) -> str:
-        return self._open_relays().outward(port)
+        return self._relays.outward(port)
 
     async def prepare_execution(self, routes: list[str] | None, network: NetworkPolicyConfig | None = None) -> None:
-        """Take the network from a container whose policy, or `network`, allows nothing; without routes, give it back.
-        It cannot allow some names only."""
+        """Take the network from a container that is allowed none; without routes, give it back."""
         if network is not None and network.network_restricted and network.allow:
             raise SandboxError(f"container {self.name} cannot filter its network by name (allow {network.allow})")
         if not self.network_restricted:
@@ -405,11 +398,6 @@ class PodmanBackend(RuntimeBackend):
         if answer.exit_code != 0:
             raise SandboxError(f"podman {' '.join(argv)} failed: {answer.stderr.strip()[-500:]}")
         return answer.stdout
-
-    def _open_relays(self) -> NetworkRelays:
-        if self._relays is None:
-            raise SandboxError(f"podman runtime {self.name} is not started")
-        return self._relays
 
 
 class PodmanRuntime(SandboxAbilities, Runtime):

@@ -32,8 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line `arguments` (None: those of the process) and return the exit code: 0 when all was done, 1
-    when something lives on that should not, 2 for a wrong use."""
+    """Run the command line: 0 when all was done, 1 when something lives on that should not, 2 for a wrong use."""
     options = build_parser().parse_args(arguments)
     if options.command == "clean" and set(options.label) <= {OWN_LABEL}:
         why = "without one it would delete every run's sandboxes"

@@ -51,8 +51,7 @@ _LOOKERS = ThreadPoolExecutor(2, "prime-late")
 
 
 class Ownership:
-    """One sandbox's, which is not asked for, asked for, known by its id, or deleted; a lifetime of -1 minutes has no
-    end."""
+    """One sandbox's, which is asked for or not, known by its id, or deleted; a lifetime of -1 has no end."""
 
     def __init__(self, name: str, lifetime_minutes: int) -> None:
         self.label = f"sandbox:{name}"
@@ -124,8 +123,7 @@ class Ownership:
         return found, failed
 
     def find_and_delete(self) -> bool:
-        """Delete what a creation made whose answer was lost, or report it (blocking, without an event loop); whether
-        there was something and it was deleted."""
+        """Delete what a creation made whose answer was lost, or report it (blocking); whether that was done."""
         self.asked = False
         found, failed = self._delete_made(_LOST_PAUSES_S)
         for sandbox, reason in failed.items():
@@ -288,8 +286,7 @@ def platform(within: float | None = None) -> Iterator[SandboxClient]:
 
 
 def list_sandboxes(client: SandboxClient, labels: Sequence[str]) -> list[Sandbox]:
-    """The sandboxes that live and carry all of `labels`, over all pages; while others end, a page may miss some. It
-    raises what `errors.SDK_ERRORS` has."""
+    """The sandboxes that live and carry all of `labels`, over all pages; while others end, a page may miss some."""
     found: list[Sandbox] = []
     page = 1
     while True:

@@ -40,8 +40,7 @@ _WORDS = {
 
 
 class PrimeLimits(BaseConfig):
-    """Bounds of one process (each worker of an environment server is one); how fast a whole run creates sandboxes is
-    `--env.<seat>.runtime.creates_per_min`."""
+    """Bounds of one process; how fast a whole run creates sandboxes is `--env.<seat>.runtime.creates_per_min`."""
 
     max_sandboxes: int | None = Field(None, ge=1)
     """Sandboxes of rollouts at once; further rollouts wait for a place, which no deadline counts. None is as many as

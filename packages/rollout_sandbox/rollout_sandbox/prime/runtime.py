@@ -155,8 +155,7 @@ async def _printed(process: Any) -> ProgramResult:
 
 
 async def _received(process: Any) -> bytes:
-    """The standard output of a process; its standard error is dropped. Any program inside may write to either: too much
-    is a `_KilledError`."""
+    """The standard output of a process; too much of that, or of its standard error, is a `_KilledError`."""
     received, room = bytearray(), 2 * OUTPUT_BYTES + _HEAD_BYTES
 
     async def take(stream: Any, kept: bytearray) -> None:
@@ -221,8 +220,7 @@ def _require_findable(place: "PrimeSandboxBackend", error: _UnclearEndError, los
 
 
 async def _require_living(place: "PrimeSandboxBackend", error: Exception) -> None:
-    """Ask the platform what became of a sandbox that does not answer; a `SandboxError` if it is over, or the key does
-    not let in."""
+    """Ask what became of a sandbox that does not answer; a `SandboxError` if it is over, or the key is not let in."""
     try:
         sandbox = await place.client.get(place.sandbox_id)
     except SDK_ERRORS as refusal:
@@ -329,8 +327,7 @@ class PrimeSandboxBackend(PrimeBackend):
         return PrimeSandbox(self, env=self.env if env is None else env)
 
     async def _keep_alive(self, pause: float) -> None:
-        """Run a command that does nothing, again and again: idle time ends what a killed process left, and no agent
-        whose one command is silent for long."""
+        """Run a command that does nothing, again and again: no agent whose one command is silent for long is idle."""
         while True:
             await asyncio.sleep(pause)
             try:
@@ -450,8 +447,7 @@ class _PrimeProcess(RuntimeProcess):
 async def provision_prime(
     config: PrimeConfig, lifetime: int, env: Mapping[str, str] | None = None, record: StartRecord | None = None
 ) -> AsyncIterator[PrimeSandbox]:
-    """Have a Prime sandbox and delete it on exit, whatever happens; `record` is its rollout's start, the rest as of
-    `PrimeSandboxBackend`."""
+    """Have a Prime sandbox and delete it on exit, whatever happens; `record` is of its rollout's start."""
     record = await waited_place(config, record)
     async with provisioned(PrimeSandboxBackend(config, lifetime, record), env) as box:
         yield box

@@ -112,15 +112,9 @@ def _members(directory: Path) -> Iterator[Path]:
 
 
 async def unpack_new(runtime: vf.Runtime, packed: str, directory: str, error: type[vf.RolloutError]) -> None:
-    """Make `directory` new in the sandbox, whatever stands there, with what was packed in it; a failure is an
-    `error`."""
+    """Make `directory` new, whatever stands there, with what was packed in it; a failure is an `error`."""
     failure = f"{directory} could not be made new"
     await run_checked(runtime, program_argv("unpack.sh", "new", directory), failure, seconds=_SECONDS, error=error)
-    await unpack_into(runtime, packed, directory, error)
-
-
-async def unpack_into(runtime: vf.Runtime, packed: str, directory: str, error: type[vf.RolloutError]) -> None:
-    """Add what was packed to a `directory` of the sandbox; a failure is an `error`."""
     await unpack_archive(runtime, base64.b64decode(packed), directory, error=error)
 
 

@@ -199,8 +199,7 @@ async def put(process: StreamedProcess, folder: Path) -> None:
 
 
 def require_whole(folder: Path) -> None:
-    """Refuse, by a `ValueError`, a folder of kept files that is damaged, as after a power cut, or was changed
-    (blocking)."""
+    """Refuse, by a `ValueError`, a folder of kept files that is damaged or was changed (blocking)."""
     try:
         for path, kind, _, _, size, _, *name in entries_of(folder):
             if kind == "f" and _length(folder, *name) != size:

@@ -235,8 +235,7 @@ class _Clock:
 
 
 def attach(scoring: Scoring, holder: vf.Trace[Any, Any, Any] | vf.Runtime, *, agents: bool = False) -> None:
-    """Let whoever is handed a trace, or a sandbox or a view of it, find the state of its rollout; `agents` is the
-    sandbox in which the agent works."""
+    """Let whoever is handed a trace or a sandbox find its rollout's state; `agents` is the agent's own sandbox."""
     hidden_fields(holder).update({_STATE: scoring, _AGENTS: agents})
 
 

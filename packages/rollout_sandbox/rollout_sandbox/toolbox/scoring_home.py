@@ -138,8 +138,7 @@ class ScoringHome:
 
 @asynccontextmanager
 async def scoring_home(runtime: vf.Runtime, workdir: str, *, exposed: bool) -> AsyncIterator[ScoringHome]:
-    """A new home for the verify commands of one rollout, removed afterwards. With `exposed` the agent was root, and
-    programs of the sandbox may be its own."""
+    """A new home for a rollout's verify commands, removed afterwards. With `exposed` the agent was root."""
     async with AsyncExitStack() as stack:
         code: AgentCode | None = None
         if (offered := abilities_of(runtime).agent_code()) is not None:

@@ -55,8 +55,7 @@ def _cgroup_of(process: int | str, controller: str = "pids") -> tuple[str, str]:
 
 
 def _container_cgroup(pid: int) -> str:
-    """Return the directory of the container's own cgroup, in which its processes are the only ones (`CannotGuard`: it
-    shares that of this process)."""
+    """Return the directory of the container's own cgroup (`CannotGuard`: it shares that of this process)."""
     root, path = _cgroup_of(pid)
     own_root, own = _cgroup_of("self")
     directory = root + path
@@ -67,8 +66,7 @@ def _container_cgroup(pid: int) -> str:
 
 
 def _join(pid: int) -> None:
-    """Join the user namespace, if it is another one, and the network namespace of process `pid` (`CannotGuard`: it
-    shares the processes or the network of this machine)."""
+    """Join another user and network namespace of process `pid` (`CannotGuard`: it shares processes or network)."""
     libc = ctypes.CDLL(None, use_errno=True)
     for kind in ("pid", "user", "net"):
         path = f"/proc/{pid}/ns/{kind}"

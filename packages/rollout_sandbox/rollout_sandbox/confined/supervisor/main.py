@@ -111,8 +111,7 @@ def _find(program: bytes, path: bytes) -> bytes:
 
 
 def spawn(argv: list[bytes], env: dict[bytes, bytes], stdio: Sequence[int], limits: CommandLimits, alone: bool) -> int:
-    """Start `argv` with `stdio` as its descriptors 0, 1 and 2, in the current directory; return its pid. A
-    `CannotStart`: no such program, or it cannot be executed."""
+    """Start `argv` with `stdio` as its descriptors; return its pid. A `CannotStart`: it cannot be found or executed."""
     program = _find(argv[0], env.get(b"PATH", b""))
     told, tell = os.pipe()  # closed by a successful exec
     pid = os.fork()

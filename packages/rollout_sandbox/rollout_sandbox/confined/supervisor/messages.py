@@ -63,8 +63,7 @@ def send(sock: _socket.socket, fields: Iterable[bytes], fds: Sequence[int] = ())
 
 
 def receive(sock: _socket.socket) -> Message:
-    """Receive one message; its descriptors are close-on-exec and the caller's. A `BlockingIOError`: nothing is there
-    yet."""
+    """Receive one message, with descriptors that are the caller's. A `BlockingIOError`: nothing is there yet."""
     space = _socket.CMSG_SPACE(MAX_FDS * _FD_BYTES) + _socket.CMSG_SPACE(_CREDENTIALS_BYTES)
     payload, ancillary, _, _ = sock.recvmsg(MAX_INLINE_BYTES + 1, space, _socket.MSG_CMSG_CLOEXEC)
     fds: list[int] = []
