@@ -47,12 +47,12 @@ async def answer_text(trace: AnyTrace, runtime: vf.Runtime, path: str) -> str | 
 async def given_answer(trace: AnyTrace, runtime: vf.Runtime, path: str) -> GivenAnswer:
     """The answer file at `path`, below the work directory unless it is absolute; the last reply where there is none."""
     found = await read_bounded_text(runtime, in_workdir(trace, path), MAX_ANSWER_FILE_BYTES)
-    if found.state is FileState.ABSENT:
+    if found is FileState.ABSENT:
         reply = trace.last_reply
         return GivenAnswer("reply", reply, "" if reply else "empty")
-    if found.state is not FileState.TEXT:
-        return GivenAnswer("file", reason=found.state.name.lower())
-    return GivenAnswer("file", found.text, "" if found.text.strip() else "empty")
+    if isinstance(found, FileState):
+        return GivenAnswer("file", reason=found.name.lower())
+    return GivenAnswer("file", found, "" if found.strip() else "empty")
 
 
 class AnswerRubric(Rubric[AnswerConfig]):

@@ -187,12 +187,12 @@ class CodeTestsRubric(Rubric[CodeTestsConfig]):
         path = in_workdir(trace, self.config.answer_path)
         await end_agent(runtime)
         found = await read_bounded_text(runtime, path, _MAX_ANSWER_BYTES)
-        if found.state is not FileState.TEXT or not found.text.strip():
-            reason = "empty" if found.state is FileState.TEXT else found.state.name.lower()
+        if isinstance(found, FileState) or not found.strip():
+            reason = found.name.lower() if isinstance(found, FileState) else "empty"
             return [_Verdict(False, reason)] * len(tests.tests)
         async with self._place(tests, trace, runtime) as programs:
             with scoring_of(trace).agents_time():
-                return await self._tested(tests, PurePosixPath(path).name, found.text, programs)
+                return await self._tested(tests, PurePosixPath(path).name, found, programs)
 
     @asynccontextmanager
     async def _place(self, tests: CodeTests, trace: AnyTrace, runtime: vf.Runtime) -> AsyncIterator[AgentPrograms]:

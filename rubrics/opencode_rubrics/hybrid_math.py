@@ -139,13 +139,12 @@ class MathRubric(Rubric[MathConfigT], Generic[MathConfigT]):
     async def rule_on_file(self, reference: str, runtime: vf.Runtime, path: str, question: str) -> RulesResult:
         """The rules' result on a bounded file that is taken out of the sandbox."""
         found = await read_bounded_text(runtime, path, self.config.max_answer_bytes)
-        if found.state is not FileState.TEXT:
-            return RulesResult(False, found.state.name.lower())
-        rules = await self._verified(reference, found.text, "file", question, scoring_of(runtime))
-        return replace(rules, text=found.text)
+        if isinstance(found, FileState):
+            return RulesResult(False, found.name.lower())
+        return replace(await self._verified(reference, found, "file", question, scoring_of(runtime)), text=found)
 
     async def _verified(
-        self, reference: str, text: str, source: Source, question: str, scoring: Scoring | None
+        self, reference: str, text: str, source: Source, question: str, scoring: Scoring
     ) -> RulesResult:
         seconds, unrounded = self.config.timeout_seconds, self.config.accept_unrounded
         pool = self._pool()

@@ -52,9 +52,9 @@ class RewardFileVerdict:
 async def read_reward_file(runtime: vf.Runtime, lowest: float, highest: float) -> RewardFileVerdict:
     """The number that a verify command wrote, between `lowest` and `highest`."""
     found = await read_bounded_text(runtime, REWARD_PATH, _MAX_BYTES)
-    if found.state is not FileState.TEXT:
-        return RewardFileVerdict(problem=f"{REWARD_PATH} is {found.state.name.lower().replace('_', ' ')}")
-    content = found.text.strip()
+    if isinstance(found, FileState):
+        return RewardFileVerdict(problem=f"{REWARD_PATH} is {found.name.lower().replace('_', ' ')}")
+    content = found.strip()
     reward = _finite_float(content)
     if reward is None:
         return RewardFileVerdict(problem=f"{REWARD_PATH} holds {content[:200]!r}, which is not a finite number")
@@ -77,16 +77,16 @@ def _finite_float(text: str) -> float | None:
 async def read_verdict(runtime: vf.Runtime, key: str, lowest: float, highest: float) -> RewardFileVerdict:
     """The verdict, whose reward is the number named `key`, between `lowest` and `highest`."""
     found = await read_bounded_text(runtime, VERDICT_PATH, _MAX_JSON_BYTES)
-    if found.state is FileState.ABSENT:
+    if found is FileState.ABSENT:
         written = await read_reward_file(runtime, lowest, highest)
         absent = f"{REWARD_PATH} is absent"
         problem = f"neither {VERDICT_PATH} nor {REWARD_PATH} was written" if written.problem == absent else ""
         return RewardFileVerdict(written.reward, problem=problem or written.problem)
-    if found.state is not FileState.TEXT:
-        return RewardFileVerdict(problem=f"{VERDICT_PATH} is {found.state.name.lower().replace('_', ' ')}")
-    numbers = _numbers(found.text, key)
+    if isinstance(found, FileState):
+        return RewardFileVerdict(problem=f"{VERDICT_PATH} is {found.name.lower().replace('_', ' ')}")
+    numbers = _numbers(found, key)
     if isinstance(numbers, str):
-        return RewardFileVerdict(problem=f"{VERDICT_PATH} {numbers}: {found.text.strip()[:200]!r}")
+        return RewardFileVerdict(problem=f"{VERDICT_PATH} {numbers}: {found.strip()[:200]!r}")
     reward = numbers.pop(key)
     if not lowest <= reward <= highest:
         return RewardFileVerdict(

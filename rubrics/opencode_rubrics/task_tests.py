@@ -220,7 +220,7 @@ class TaskTestsRubric(Rubric[TaskTestsConfig]):
             if runtime is not None:
                 try:
                     await _carry_artifacts(box.artifacts, (runtime, workdir), (apart, there))
-                except _ArtifactProblem as error:
+                except TreeError as error:
                     return TestRun(RewardFileVerdict(problem=str(error)))
             return await self._run(apart, tests, there, exposed=False)
 
@@ -263,15 +263,11 @@ async def _run_script(runtime: vf.Runtime, tests: StagedTests, workdir: str, hom
     )
 
 
-class _ArtifactProblem(Exception):
-    """The agent's files cannot be carried; the message says why."""
-
-
 async def _carry_artifacts(
     paths: Sequence[str], origin: tuple[vf.Runtime, str], target: tuple[vf.Runtime, str]
 ) -> None:
     """Put what is at `paths` and below /logs/artifacts in one sandbox at the same paths of another; each is named with
-    its work directory. A path that is missing is removed in the other, too. An `_ArtifactProblem` if what the agent
+    its work directory. A path that is missing is removed in the other, too. A `TreeError` if what the agent
     left is too large, leads outside, or cannot be read."""
     (runtime, workdir), (box, there) = origin, target
     roots = [*dict.fromkeys(PurePosixPath(workdir, path) for path in (ARTIFACTS_DIR, *paths))]
@@ -287,7 +283,7 @@ async def _carry_artifacts(
                         packed[root] = (await reading.ask("artifact", archive=archive, name=root.name))["packed"]
         except (ReaderError, TreeError) as error:
             await require_alive(runtime, "collecting artifacts")
-            raise _ArtifactProblem(f"the artifacts cannot be carried: {error}") from error
+            raise TreeError(f"the artifacts cannot be carried: {error}") from error
     failure = "the verifier's sandbox could not take the artifacts"
     argv = ["sh", "-c", _CLEAR, "clear", there, *map(str, roots)]
     await run_checked(box, argv, failure, seconds=_SECONDS, error=ScoringError)

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from rollout_sandbox.confined.supervisor import container_supervisor, processes
 from rollout_sandbox.conformance.subject import LIST_PROCESSES, runs
-from rollout_sandbox.podman import PodmanConfig, PodmanRuntime, provision_podman
+from rollout_sandbox.podman import PodmanBackend, PodmanConfig, PodmanRuntime, provision_podman
 from rollout_sandbox.podman.container import Container, ContainerOptions
-from rollout_sandbox.podman.runtime import PodmanCommands
 from rollout_sandbox.toolbox.scoring_home import put_own_shell
 from verifiers.v1.errors import SandboxError
 
@@ -171,23 +170,25 @@ async def test_a_container_that_shares_our_processes_is_refused(podman_image: st
 async def test_a_container_with_users_of_its_own_is_guarded_too(podman_image: str) -> None:
     """As rootless podman's: the supervisor has to join its user namespace first."""
     container = Container(ContainerOptions(podman_image, "/app/new", run_options=("--uidmap=0:100000:65536",)))
+    backend = PodmanBackend(PodmanConfig(image=podman_image))
+    backend.container = container
     try:
         await container.start()
         (made,) = (await container.channel.request("socket")).fds
         os.close(made)
-        commands = PodmanCommands(container)
-        assert (await commands.run(["stat", "-c", "%u", "/app/new"], {})).stdout == "0\n"
+        box = backend.bind()
+        assert (await box.run(["stat", "-c", "%u", "/app/new"], {})).stdout == "0\n"
         await container.channel.request("mark")
-        await commands.background(["setpriv", "--reuid=1000", "--clear-groups", "sleep", "2104"], {}, "/tmp/log")
-        await until(lambda: shows(commands, "2104"))
+        await box.run_background(["setpriv", "--reuid=1000", "--clear-groups", "sleep", "2104"], {}, "/tmp/log")
+        await until(lambda: shows(box, "2104"))
         await container.channel.request("purge")
-        assert not await shows(commands, "2104")
+        assert not await shows(box, "2104")
     finally:
         container.close_channel()
         await asyncio.to_thread(container.remove)
 
 
-async def shows(commands: PodmanCommands, number: str) -> bool:
+async def shows(box: PodmanRuntime, number: str) -> bool:
     """Whether a `sleep` of this many seconds runs in the container."""
-    listed = await commands.run(["sh", "-c", LIST_PROCESSES], {})
+    listed = await box.run(["sh", "-c", LIST_PROCESSES], {})
     return f"sleep {number}" in [line.strip() for line in listed.stdout.splitlines()]

@@ -106,17 +106,6 @@ class SuiteRun(SuiteVerdict):
         }
 
 
-@dataclass(frozen=True)
-class InstalledPackage:
-    """Holds what is left of a task when its package has been installed, or has not been yet."""
-
-    problem: SweProblem
-    with_change: bool
-    """Whether its command installs or builds the package with the change in it."""
-    failure: str = ""
-    """Why it could not be installed; empty if it could, or was not to be yet."""
-
-
 @dataclass
 class Grade:
     """Holds what became of one change."""
@@ -168,8 +157,9 @@ async def _log_alone(scoring: Scoring, problem: SweProblem, workdir: str) -> boo
 async def _attempt(
     box: vf.Runtime, problem: SweProblem, workdir: str, change: Change, *, record: bool
 ) -> tuple[SuiteRun, str]:
-    installed, patch = await install(box, problem, workdir, change.modules, changed=bool(change.removed)), ""
+    patch = ""
     try:
+        installed = await install(box, problem, workdir, change.modules, changed=bool(change.removed))
         with scoring_of(box).agents_time():
             await put(box, workdir, change.removed, (change.writable, change.folders), change.packed)
             patch = await _make_patch(box, problem, workdir, change.removed)
@@ -200,8 +190,8 @@ async def gold_run(
     own. A `ScoringError` if that could not take the patch or the tests."""
     async with untouched_box(scoring, problem) as box:
         paths = paths_of_patch(problem.gold_patch)
-        installed = await install(box, problem, workdir, module_folders(paths), changed=bool(paths))
         try:
+            installed = await install(box, problem, workdir, module_folders(paths), changed=bool(paths))
             if problem.patch_file:
                 await box.write(problem.patch_file, problem.gold_patch.encode())
             elif problem.gold_patch:
@@ -212,13 +202,12 @@ async def gold_run(
 
 
 async def _staged(
-    box: vf.Runtime, installed: InstalledPackage, workdir: str, *, record: bool, whole: bool = False
+    box: vf.Runtime, installed: tuple[SweProblem, bool], workdir: str, *, record: bool, whole: bool = False
 ) -> SuiteRun:
-    if installed.failure:
-        raise _StagingError(installed.failure)
-    await stage_tests(box, installed.problem, workdir)
-    run = await run_suite(box, installed.problem, workdir, record=record, whole=whole)
-    run.installed_change = installed.with_change
+    problem, with_change = installed
+    await stage_tests(box, problem, workdir)
+    run = await run_suite(box, problem, workdir, record=record, whole=whole)
+    run.installed_change = with_change
     return run
 
 
@@ -282,19 +271,21 @@ def installs(command: str) -> bool:
 
 async def install(
     box: vf.Runtime, problem: SweProblem, workdir: str, folders: Sequence[str] | None, *, changed: bool
-) -> InstalledPackage:
+) -> tuple[SweProblem, bool]:
     """Install the package of an untouched sandbox, if a change has no part in that: one of Python modules alone, in
-    these `folders`; None is another change."""
-    parts, failure = parted(problem.command), ""
+    these `folders`; None is another change. What is left of the task, and whether its command installs or builds the
+    package with the change in it; a `_StagingError` if it was not installed in time."""
+    parts = parted(problem.command)
     if parts is not None and folders is not None and await _all_there(box, workdir, folders):
         await lift_network(box)
         script = f"/tmp/.{uuid.uuid4().hex}"
         await box.write(script, parts[0].encode())
         shell = "$(command -v bash || command -v sh)"
         ended = await run_command(box, f'"{shell}" {script}; rm -f {script}', workdir=workdir, timeout=problem.timeout)
-        failure = f"its package was not installed within {problem.timeout:g} s" if ended.timed_out else ""
+        if ended.timed_out:
+            raise _StagingError(f"its package was not installed within {problem.timeout:g} s")
         problem = problem.model_copy(update={"command": parts[1]})
-    return InstalledPackage(problem, changed and installs(problem.command), failure)
+    return problem, changed and installs(problem.command)
 
 
 async def _all_there(box: vf.Runtime, workdir: str, folders: Sequence[str]) -> bool:

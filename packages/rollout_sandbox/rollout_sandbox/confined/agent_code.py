@@ -187,7 +187,7 @@ async def _outcome_of(
     heads = bytearray(), bytearray()
     sources = zip((process.stdout, process.stderr), heads, strict=True)
     reading = [asyncio.ensure_future(_read(*source, most, too_much)) for source in sources]
-    feeding = asyncio.ensure_future(_feed(process, stdin.encode(errors="surrogateescape")))
+    feeding = asyncio.ensure_future(process.feed(stdin.encode(errors="surrogateescape")))
     ended = asyncio.ensure_future(process.wait())
     full = asyncio.ensure_future(too_much.wait())
     try:
@@ -210,13 +210,6 @@ def _status(ended: "asyncio.Future[int]") -> str:
         return "signal 9"
     code = ended.result()
     return f"signal {-code}" if code < 0 else f"exit {code}"
-
-
-async def _feed(process: ConfinedProcess, data: bytes) -> None:
-    """Give a program its standard input; one that does not read it misses the rest."""
-    with contextlib.suppress(OSError, SandboxError):
-        await process.write(data)
-    process.close_stdin()
 
 
 async def _read(source: AsyncIterator[bytes], head: bytearray, most: int, too_much: asyncio.Event) -> None:

@@ -179,6 +179,12 @@ class PipedProcess(RuntimeProcess):
     def close_stdin(self) -> None:
         self._stdin.close()
 
+    async def feed(self, data: bytes) -> None:
+        """Give it all of its standard input; one that ends, or does not read, misses the rest."""
+        with contextlib.suppress(OSError):
+            await self.write(data)
+        self.close_stdin()
+
     def close(self) -> None:
         self._stdin.close()
         for source in self._output:

@@ -155,73 +155,10 @@ def without_proxy(env: Mapping[str, str], image_env: Mapping[str, str]) -> dict[
     return {**env, "NO_PROXY": exceptions, "no_proxy": exceptions}
 
 
-class PodmanCommands:
-    """Runs programs of one container; a `user` of None is the image's own."""
-
-    def __init__(self, container: Container) -> None:
-        self._container = container
-        self._processes: list[PodmanProcess] = []
-
-    async def _arguments(self, env: Mapping[str, str], user: str | None, command: str = "", *mode: str) -> list[str]:
-        """Return what comes before the words of a command, by whose identity the supervisor finds what it started;
-        podman will not have to wait for what an agent that is root has put in the place of the accounts."""
-        await self._container.channel.request("accounts")
-        settings = without_proxy(env, self._container.image_env)
-        marked = {**settings, COMMAND_VARIABLE.decode(): command} if command else settings
-        variables = [word for name, value in marked.items() for word in ("--env", f"{name}={value}")]
-        place = ("--workdir", self._container.options.workdir, self._container.name)
-        return ["exec", *mode, *variables, *(("--user", user) if user else ()), *place]
-
-    async def run(self, argv: Sequence[str], env: Mapping[str, str], user: str | None = None) -> ProgramResult:
-        """Run a command to its end; cancelling ends its whole tree before the cancellation goes on."""
-        command = uuid.uuid4().hex
-        ended = partial(end_command, self._container, command)
-        result = await engine.call(*await self._arguments(env, user, command), *argv, end=ended)
-        if result.exit_code != 0:
-            self._container.require_alive("a command ran in it")
-        return result
-
-    async def open(
-        self, argv: Sequence[str], env: Mapping[str, str], user: str | None = None, *, interactive: bool = True
-    ) -> PodmanProcess:
-        """Start a process whose three streams stay open; not `interactive`, its stdin is empty."""
-        command = uuid.uuid4().hex
-        mode = ["--interactive"] if interactive else []
-        arguments = [*await self._arguments(env, user, command, *mode), *argv]
-        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            (stdin, to), (out, stdout), (error, stderr) = pipes(3)
-            for fd in (stdin, stdout, stderr):
-                theirs.callback(os.close, fd)
-            for fd in (to, out, error):
-                ours.callback(os.close, fd)
-            client = await engine.start(arguments, stdin, stdout, stderr)
-            ours.pop_all()
-        process = PodmanProcess(self._container, command, client, (to, out, error))
-        self._processes.append(process)
-        return process
-
-    async def background(self, argv: Sequence[str], env: Mapping[str, str], log: str, user: str | None = None) -> None:
-        arguments = await self._arguments(env, user, "", "--detach")
-        answer = await engine.call(*arguments, "sh", "-c", _BACKGROUND, "background", log, *argv)
-        if answer.exit_code != 0:
-            self._container.require_alive("a process was started in the background")
-            raise SandboxError(f"{argv[0]!r} could not be started in the background: {answer.stderr.strip()[-500:]}")
-
-    async def close(self) -> None:
-        processes, self._processes = self._processes, []
-        for process in processes:
-            await process.release()
-
-
 async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[int, bytes, str]:
     """Feed `data` to a process, which is ended beyond `limit` bytes of output; exit code, output and end of stderr."""
     output = bytearray()
     error = BoundedOutput(limit_bytes=3000)
-
-    async def feed() -> None:
-        with contextlib.suppress(OSError):  # it ended without reading all, and its exit code says why
-            await process.write(data)
-        process.close_stdin()
 
     async def collect() -> None:
         async for chunk in process.stdout:
@@ -235,7 +172,7 @@ async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[in
             error.feed(chunk)
 
     try:
-        await asyncio.gather(feed(), collect(), collect_error())
+        await asyncio.gather(process.feed(data), collect(), collect_error())
         return await process.wait(), bytes(output), error.text().strip()
     except BaseException:
         await process.kill()
@@ -318,7 +255,7 @@ class PodmanBackend(RuntimeBackend):
             run_options=tuple(getattr(config, "run_options", ())),  # verifiers' own configuration in 0.4.0 has none
         )
         self.container = self.container_class(options)
-        self._commands = PodmanCommands(self.container)
+        self._processes: list[PodmanProcess] = []
         self._relays = NetworkRelays(lambda: self.container.channel, lambda: self.container.hosts)
         self._cut_from: list[str] = []
         """Names of podman's networks that it was taken from."""
@@ -336,26 +273,67 @@ class PodmanBackend(RuntimeBackend):
             await self._relays.close()
         finally:
             await super().teardown()
-        await self._commands.close()
+        for process in self._processes:
+            await process.release()
         self.container.close_channel()
 
     def cleanup(self) -> None:
         self.container.remove()
 
+    async def _arguments(self, env: Mapping[str, str], user: str | None, command: str = "", *mode: str) -> list[str]:
+        """Return what comes before the words of a command, by whose identity the supervisor finds what it started;
+        podman will not have to wait for what an agent that is root has put in the place of the accounts."""
+        await self.container.channel.request("accounts")
+        settings = without_proxy(env, self.container.image_env)
+        marked = {**settings, COMMAND_VARIABLE.decode(): command} if command else settings
+        variables = [word for name, value in marked.items() for word in ("--env", f"{name}={value}")]
+        place = ("--workdir", self.container.options.workdir, self.container.name)
+        return ["exec", *mode, *variables, *(("--user", user) if user else ()), *place]
+
     async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult:
-        return await self._commands.run(argv, runtime.process_env(env), runtime.user)
+        """Run a command to its end; cancelling ends its whole tree before the cancellation goes on."""
+        command = uuid.uuid4().hex
+        ended = partial(end_command, self.container, command)
+        arguments = await self._arguments(runtime.process_env(env), runtime.user, command)
+        result = await engine.call(*arguments, *argv, end=ended)
+        if result.exit_code != 0:
+            self.container.require_alive("a command ran in it")
+        return result
 
     async def exec(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> RuntimeProcess:
         self.container.require_alive("a process was started in it")
-        return await self._commands.open(argv, runtime.process_env(env), runtime.user)
+        return await self._open(argv, runtime.process_env(env), runtime.user)
+
+    async def _open(
+        self, argv: Sequence[str], env: Mapping[str, str], user: str | None, *, interactive: bool = True
+    ) -> PodmanProcess:
+        """Start a process whose three streams stay open; not `interactive`, its stdin is empty."""
+        command = uuid.uuid4().hex
+        mode = ["--interactive"] if interactive else []
+        arguments = [*await self._arguments(env, user, command, *mode), *argv]
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            (stdin, to), (out, stdout), (error, stderr) = pipes(3)
+            for fd in (stdin, stdout, stderr):
+                theirs.callback(os.close, fd)
+            for fd in (to, out, error):
+                ours.callback(os.close, fd)
+            client = await engine.start(arguments, stdin, stdout, stderr)
+            ours.pop_all()
+        process = PodmanProcess(self.container, command, client, (to, out, error))
+        self._processes.append(process)
+        return process
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
-        await self._commands.background(argv, runtime.process_env(env), log, runtime.user)
+        arguments = await self._arguments(runtime.process_env(env), runtime.user, "", "--detach")
+        answer = await engine.call(*arguments, "sh", "-c", _BACKGROUND, "background", log, *argv)
+        if answer.exit_code != 0:
+            self.container.require_alive("a process was started in the background")
+            raise SandboxError(f"{argv[0]!r} could not be started in the background: {answer.stderr.strip()[-500:]}")
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
         limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
         argv = program_argv("read_file.sh", path, str(limit))
-        process = await self._commands.open(argv, {}, runtime.user, interactive=False)
+        process = await self._open(argv, {}, runtime.user, interactive=False)
         code, data, error = await _exchange(process, b"", limit)
         if code != 0 and len(data) <= limit:
             raise SandboxError(f"read {path!r}: {error}")
@@ -365,7 +343,7 @@ class PodmanBackend(RuntimeBackend):
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
         """Write the regular file at `path`, or the one that a symlink there leads to; make its parents."""
-        process = await self._commands.open(program_argv("write_file.sh", path), {}, runtime.user)
+        process = await self._open(program_argv("write_file.sh", path), {}, runtime.user)
         code, _, error = await _exchange(process, data, 0)
         if code != 0:
             raise SandboxError(f"write {path!r}: {error}")

@@ -5,7 +5,6 @@ reported as a `FileState`; only a failing sandbox raises.
 """
 
 import asyncio
-from dataclasses import dataclass
 from enum import IntEnum
 
 import verifiers.v1 as vf
@@ -35,14 +34,6 @@ class FileState(IntEnum):
     """The read did not end in 30 seconds although the sandbox is alive."""
 
 
-@dataclass(frozen=True)
-class BoundedText:
-    """The outcome of one bounded read; `text` is empty unless `state` is `TEXT`."""
-
-    state: FileState
-    text: str = ""
-
-
 async def read_bounded(runtime: vf.Runtime, path: str, max_bytes: int) -> bytes | FileState:
     """The content of the file at the absolute sandbox `path` if it is a regular one of at most `max_bytes`; where
     neither the sandbox nor an engine can be asked for it from outside, the image needs `head` and `wc`."""
@@ -63,11 +54,10 @@ async def read_bounded(runtime: vf.Runtime, path: str, max_bytes: int) -> bytes 
         return FileState.STALLED
 
 
-async def read_bounded_text(runtime: vf.Runtime, path: str, max_bytes: int) -> BoundedText:
-    """Read the file at the absolute sandbox `path` as `read_bounded` does, if it is text."""
+async def read_bounded_text(runtime: vf.Runtime, path: str, max_bytes: int) -> str | FileState:
+    """The same as `read_bounded` gives, of a file that holds text."""
     found = await read_bounded(runtime, path, max_bytes)
     if isinstance(found, FileState):
-        return BoundedText(found)
+        return found
     text = found.decode(errors="replace")
-    foreign = "\0" in text or "\ufffd" in text
-    return BoundedText(FileState.BINARY) if foreign else BoundedText(FileState.TEXT, text)
+    return FileState.BINARY if "\0" in text or "\ufffd" in text else text
