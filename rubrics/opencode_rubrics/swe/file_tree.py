@@ -55,7 +55,7 @@ Tree = Mapping[str, TreeEntry]
 
 
 def read_listing(packed: bytes) -> dict[str, TreeEntry]:
-    """What `list_tree.sh` printed, without lines that make no sense. A `TreeError` if it is no tree, or too large."""
+    """The listing that `list_tree.sh` printed; odd lines are left out. A `TreeError` if it cannot be one."""
     try:
         unpacked = zlib.decompressobj(wbits=31)
         text = unpacked.decompress(base64.b64decode(packed), MAX_LISTING)

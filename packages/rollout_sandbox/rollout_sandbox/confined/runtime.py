@@ -25,7 +25,7 @@ from verifiers.v1.utils.aio import run_shielded
 
 from rollout_sandbox.compat import CustomRuntimeConfig, CustomRuntimeInfo, Runtime, RuntimeBackend
 from rollout_sandbox.confined.agent_code import SHARED, AgentCodeServer, ConfinedPrograms, shown_areas
-from rollout_sandbox.confined.bubblewrap import require_bubblewrap, require_private_workdir
+from rollout_sandbox.confined.bubblewrap import require_private_workdir
 from rollout_sandbox.confined.channel import Channel, read_answer, read_file, write_file
 from rollout_sandbox.confined.config import Bind, LocalSandboxConfig
 from rollout_sandbox.confined.directory import HOME
@@ -464,7 +464,6 @@ class ConfinedConfig(LocalSandboxConfig, CustomRuntimeConfig, NetworkPolicyConfi
 class ConfinedBackend(BubblewrapBackend):
     """The confined sandbox, named by its path; a `TaskError` if it cannot have a task's work directory or hosts."""
 
-    SUPPORTS_TASK_IMAGES = False
     SUPPORTS_PORT_EXPOSURE = True
     config_class = ConfinedConfig
 
@@ -475,7 +474,3 @@ class ConfinedBackend(BubblewrapBackend):
         super().__init__(config, name=name, workdir=config.workdir)
         self.config = config
         self.info = CustomRuntimeInfo(**config.model_dump())
-
-    async def start(self) -> None:
-        await asyncio.to_thread(require_bubblewrap)
-        await super().start()

@@ -89,16 +89,6 @@ class _KilledError(Exception):
         self.exit_code = exit_code
 
 
-def agent_can_cause(error: SandboxError) -> bool:
-    """Whether programs inside can have made a command fail so: neither the platform nor the way there says it."""
-    agents = (_UnclearEndError, SandboxMemoryError, SandboxDiskError)
-    others = (SandboxGatewayError, SandboxAccessError, SandboxQuotaError, APIError, SandboxNotRunningError)
-    for one in chain(error):
-        if isinstance(one, (*agents, *others)):
-            return isinstance(one, agents)
-    return True
-
-
 async def run_command(
     place: "PrimeSandboxBackend", argv: Sequence[str], env: dict[str, str], user: str | None
 ) -> ProgramResult:
@@ -381,7 +371,13 @@ class PrimeSandbox(SandboxAbilities, Runtime):
     """A view of a Prime sandbox."""
 
     def agent_can_cause(self, error: SandboxError) -> bool:
-        return agent_can_cause(error)
+        """Whether neither the platform nor the way there says it."""
+        agents = (_UnclearEndError, SandboxMemoryError, SandboxDiskError)
+        others = (SandboxGatewayError, SandboxAccessError, SandboxQuotaError, APIError, SandboxNotRunningError)
+        for one in chain(error):
+            if isinstance(one, (*agents, *others)):
+                return isinstance(one, agents)
+        return True
 
 
 class OwnedPrimeConfig(PrimeConfig, CustomRuntimeConfig):
