@@ -41,7 +41,7 @@ async def answer_text(trace: AnyTrace, runtime: vf.Runtime, path: str) -> str | 
     """The text of the file at `path`, below the work directory unless it is absolute. None where there is none: it is
     missing, a link, no text, or longer than 64 KiB."""
     found = await read_bounded_text(runtime, in_workdir(trace, path), MAX_ANSWER_FILE_BYTES)
-    return found.text if found.state is FileState.TEXT else None
+    return None if isinstance(found, FileState) else found
 
 
 async def given_answer(trace: AnyTrace, runtime: vf.Runtime, path: str) -> GivenAnswer:

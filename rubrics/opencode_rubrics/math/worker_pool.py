@@ -23,6 +23,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
@@ -35,8 +36,7 @@ from verifiers.v1.utils.aio import run_shielded
 
 logger = logging.getLogger("verifiers.v1.opencode_rubrics.math.worker_pool")
 
-_PROGRAMS = str(Path(__file__).parent)
-"""Holds the package of the workers' program."""
+_LIBRARIES = ("mathverdict", "math_verify", "latex2sympy2_extended", "sympy", "mpmath", "antlr4")
 _WALL_GRACE = 0.6
 _FIRST_LOOK = 0.5
 _ANSWERS_PER_WORKER = 5000
@@ -84,6 +84,18 @@ class _WorkerGone(Exception):
     """The other end of a socket closed."""
 
 
+def _import_roots() -> list[str]:
+    """Return what a worker needs on its import path: the directories of its program, of mathverdict and of
+    math-verify."""
+    roots = [str(Path(__file__).parent)]
+    for name in _LIBRARIES:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            raise ScoringError(f"{name} is not installed: install opencode-rubrics with its dependencies")
+        roots.append(str(Path(spec.origin).parent.parent))
+    return list(dict.fromkeys(roots))
+
+
 class _Parent:
     """The process that forks the workers, which die with it; one that is lost stays lost."""
 
@@ -101,7 +113,7 @@ class _Parent:
         start = f"from verdict_programs.on_host import main; main({theirs.fileno()}, {os.getpid()})"
         with theirs:
             process = subprocess.Popen(  # noqa: ASYNC220 - a thread that ends would take the process along
-                [sys.executable, "-I", "-S", "-c", f"import sys; sys.path += {[_PROGRAMS, *sys.path]!r}; {start}"],
+                [sys.executable, "-I", "-S", "-c", f"import sys; sys.path += {_import_roots()!r}; {start}"],
                 env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
