@@ -35,15 +35,16 @@ from verifiers.v1.utils.aio import run_shielded
 
 from rollout_sandbox.compat import AFTER_0_4_0, Runtime, RuntimeBackend
 from rollout_sandbox.confined import Bind
-from rollout_sandbox.confined.channel import READ_LIMIT_BYTES, read_answer
+from rollout_sandbox.confined.channel import read_answer
 from rollout_sandbox.confined.network import NetworkRelays, is_own_machine
-from rollout_sandbox.confined.process import BoundedOutput, ConfinedProcess, PipedProcess, pipes
+from rollout_sandbox.confined.process import ConfinedProcess, PipedProcess, pipes
 from rollout_sandbox.confined.supervisor.processes import COMMAND_VARIABLE
 from rollout_sandbox.errors import NotKept
+from rollout_sandbox.exchange import exchange, read_file, write_file
 from rollout_sandbox.interface import KeptFiles, SandboxAbilities
 from rollout_sandbox.podman import engine
 from rollout_sandbox.podman.container import Container, ContainerOptions
-from rollout_sandbox.programs import program_argv, program_text
+from rollout_sandbox.programs import program_text
 from rollout_sandbox.provisioning import provisioned
 from rollout_sandbox.toolbox.kept_files import keep, put
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
@@ -205,6 +206,14 @@ class PodmanCommands:
         self._processes.append(process)
         return process
 
+    async def ask(self, user: str | None, argv: list[str], data: bytes, limit: int) -> tuple[int, bytes, str]:
+        """Run a program of ours and `exchange` with it; without data its stdin is empty."""
+        process = await self.open(argv, {}, user, interactive=bool(data))
+        try:
+            return await exchange(process, data, limit)
+        finally:
+            await process.release()
+
     async def background(self, argv: Sequence[str], env: Mapping[str, str], log: str, user: str | None = None) -> None:
         arguments = await self._arguments(env, user, "", "--detach")
         answer = await engine.call(*arguments, "sh", "-c", _BACKGROUND, "background", log, *argv)
@@ -216,38 +225,6 @@ class PodmanCommands:
         processes, self._processes = self._processes, []
         for process in processes:
             await process.release()
-
-
-async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[int, bytes, str]:
-    """Feed `data` to a process; its exit code, its output and the end of its stderr. A process that prints more than
-    `limit` bytes is ended there, and `limit` + 1 of them are returned."""
-    output = bytearray()
-    error = BoundedOutput(limit_bytes=3000)
-
-    async def feed() -> None:
-        with contextlib.suppress(OSError):  # it ended without reading all, and its exit code says why
-            await process.write(data)
-        process.close_stdin()
-
-    async def collect() -> None:
-        async for chunk in process.stdout:
-            output.extend(chunk[: limit + 1 - len(output)])
-            if len(output) > limit:
-                await process.kill()
-                return
-
-    async def collect_error() -> None:
-        async for chunk in process.stderr:
-            error.feed(chunk)
-
-    try:
-        await asyncio.gather(feed(), collect(), collect_error())
-        return await process.wait(), bytes(output), error.text().strip()
-    except BaseException:
-        await process.kill()
-        raise
-    finally:
-        await process.release()
 
 
 _PODMANS_OWN = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv")
@@ -363,22 +340,10 @@ class PodmanBackend(RuntimeBackend):
         await self._commands.background(argv, runtime.process_env(env), log, runtime.user)
 
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
-        argv = program_argv("read_file.sh", path, str(limit))
-        process = await self._commands.open(argv, {}, runtime.user, interactive=False)
-        code, data, error = await _exchange(process, b"", limit)
-        if code != 0 and len(data) <= limit:
-            raise SandboxError(f"read {path!r}: {error}")
-        if max_bytes is None and len(data) > READ_LIMIT_BYTES:
-            raise SandboxError(f"read {path!r}: over {READ_LIMIT_BYTES} bytes; give max_bytes")
-        return data[:limit]
+        return await read_file(partial(self._commands.ask, runtime.user), path, max_bytes)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Write the regular file at `path`, or the one that a symlink there leads to; make its parents."""
-        process = await self._commands.open(program_argv("write_file.sh", path), {}, runtime.user)
-        code, _, error = await _exchange(process, data, 0)
-        if code != 0:
-            raise SandboxError(f"write {path!r}: {error}")
+        await write_file(partial(self._commands.ask, runtime.user), path, data)
 
     def host_url(self, url: str) -> str:
         if self.container.options.restricted or is_own_machine(urlsplit(url).hostname or ""):
