@@ -19,7 +19,7 @@ _CHUNKS = 16
 
 
 class CommandProcess(Protocol):
-    """What `CommandBackend.open` returns: a process, with its output as it comes."""
+    """A process as `CommandBackend.open` returns it, with its output as it comes."""
 
     stdout: AsyncIterator[bytes]
     stderr: AsyncIterator[bytes]
