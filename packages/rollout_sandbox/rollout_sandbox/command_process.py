@@ -14,6 +14,8 @@ from rollout_sandbox.exchange import COMMAND_ID_VARIABLE
 from rollout_sandbox.programs import program_argv
 
 _ROUNDS, _PAUSE_S, _SIGNAL_S = 60, 0.5, 60.0
+_LATE_S = 3.0
+"""How long is looked for a process whose opening failed, and which may start all the same."""
 _CHUNKS = 16
 """Of a stream that are held for whoever reads it."""
 
@@ -50,9 +52,8 @@ class CommandProcesses:
             with self.failing():
                 return MarkedProcess(self, await asyncio.shield(opening), mark, user)
         except BaseException:
-            ended = asyncio.gather(_end_of(opening), return_exceptions=True)
             with contextlib.suppress(SandboxError):  # the first error says more
-                await run_shielded(self.end(mark, user, ended))
+                await run_shielded(self.end(mark, user, asyncio.ensure_future(_ended(opening))))
             raise
 
     async def end(self, mark: str, user: str | None, ended: "asyncio.Future[Any]") -> None:
@@ -145,6 +146,13 @@ class _Output(AsyncIterator[bytes]):
             self._chunks.get_nowait()
         if self._reading.done():
             self._chunks.put_nowait(b"")
+
+
+async def _ended(opening: Awaitable[CommandProcess]) -> None:
+    try:
+        await _end_of(opening)
+    except Exception:  # noqa: BLE001 - whatever the service raised
+        await asyncio.sleep(_LATE_S)
 
 
 async def _end_of(opening: Awaitable[CommandProcess]) -> int:

@@ -308,11 +308,17 @@ async def test_a_start_that_is_cancelled_leaves_nothing(subject: Subject) -> Non
         task.cancel()
         await asyncio.wait([task])
         await backend.stop()
+        with contextlib.suppress(TimeoutError):
+            await until(partial(_is_unnamed, backend.name), seconds=_ANSWER_SECONDS)
         left = host_pids_of(backend.name)
         assert not left, f"cancelled after {delay} s, {len(left)} processes of this machine name it"
         with contextlib.suppress(SandboxError):
             result = await backend.bind().run(["true"], {})
             raise AssertionError(f"cancelled after {delay} s, a command ran in it: {result}")
+
+
+def _is_unnamed(name: str) -> bool:
+    return not host_pids_of(name)
 
 
 async def test_many_sandboxes_start_work_and_end_at_once(subject: Subject) -> None:
