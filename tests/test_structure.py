@@ -40,8 +40,15 @@ FLOORS = {
     "rollout_sandbox.compat": {"rollout_sandbox.interface"},
     "rollout_sandbox.toolbox": {*SANDBOX_FLOOR},
     "rollout_sandbox.confined": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox"},
-    "rollout_sandbox.podman": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox", "rollout_sandbox.confined"},
-    "rollout_sandbox.prime": {*SANDBOX_FLOOR, "rollout_sandbox.toolbox", "rollout_sandbox.confined"},
+    "rollout_sandbox.exchange": {"rollout_sandbox.programs", "rollout_sandbox.confined"},
+    "rollout_sandbox.command_process": {"rollout_sandbox.programs", "rollout_sandbox.exchange"},
+    **{
+        f"rollout_sandbox.{name}": {
+            *SANDBOX_FLOOR,
+            *(f"rollout_sandbox.{below}" for below in ("toolbox", "confined", "exchange", "command_process")),
+        }
+        for name in ("podman", "prime", "command_backend")
+    },
     "opencode_env.agents.named": set[str](),
     "opencode_env.cluster": {"opencode_env.own_packages"},
     "opencode_env.cli_agent": {"opencode_env.agents.named", "opencode_env.cluster"},

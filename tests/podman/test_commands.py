@@ -4,7 +4,6 @@ import asyncio
 from functools import partial
 
 import pytest
-from rollout_sandbox.compat import start_process
 from rollout_sandbox.conformance.subject import runs
 from rollout_sandbox.podman import PodmanRuntime
 from rollout_sandbox.podman.runtime import without_proxy
@@ -15,15 +14,6 @@ from tests.support.waiting import until
 from .conftest import container_of
 
 pytestmark = pytest.mark.podman
-
-
-async def test_a_live_process_is_asked_to_end(shared_runtime: PodmanRuntime) -> None:
-    script = "trap 'echo bye; exit 5' TERM; echo on; while :; do sleep 0.1; done"
-    process = await start_process(shared_runtime, ["sh", "-c", script], {})
-    assert await anext(process.stdout) == b"on\n"
-    await process.terminate()
-    assert b"".join([chunk async for chunk in process.stdout]) == b"bye\n"
-    assert await process.wait() == 5
 
 
 async def test_a_container_that_goes_in_mid_command_is_a_sandbox_error(runtime: PodmanRuntime) -> None:

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.podman
 ABOUT_ITS_LIFE = {
     test_abilities.CHECKS["container"],
     test_commands.test_removing_a_sandbox_ends_every_process_in_it,
+    test_commands.test_cleanup_alone_removes_a_sandbox_without_an_event_loop,
+    test_commands.test_a_start_that_is_cancelled_leaves_nothing,
     test_commands.test_many_sandboxes_start_work_and_end_at_once,
     test_network.test_a_port_inside_is_reached_through_expose_until_the_end,
 }

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from opencode_env.cli_agent.process_fence import ProcessFence
 from rollout_sandbox.errors import SandboxEndedError, SandboxGatewayError, SandboxMemoryError
+from rollout_sandbox.exchange import COMMAND_ID_VARIABLE
 from rollout_sandbox.prime import provision_prime
 from rollout_sandbox.prime import runtime as runtime_module
 from verifiers.v1.errors import SandboxError
@@ -104,7 +105,7 @@ async def taken_over(api: PrimeApi) -> AsyncIterator[Runtime]:
 
 async def spoil(box: Runtime, first: str) -> None:
     """Have the shell around a command do something first; what looks for its end, or ends it, is sound."""
-    sound = f"wait=*|{runtime_module.COMMAND_ID_VARIABLE}=*"
+    sound = f"wait=*|{COMMAND_ID_VARIABLE}=*"
     shell = f'sh() {{ case "${{@: -1}}" in {sound}) ;; *) {first};; esac; command sh "$@"; }}'
     await box.write("/tmp/shell", shell.encode())
 

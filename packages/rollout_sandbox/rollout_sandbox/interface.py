@@ -1,14 +1,76 @@
 """What a sandbox can do for whoever runs an agent in it: the one page to read before a runtime is written.
 
-A runtime is two classes. The sandbox itself is a `RuntimeBackend` (`rollout_sandbox.compat`, which has verifiers' under
-every supported version): it starts and ends, runs commands, and carries files and connections. `bind` gives a view of
-it, a `Runtime` with variables and a user, which is what harnesses, tasks and rubrics are handed.
+A runtime of your own is three methods, of which `rollout_sandbox.command_backend` makes the rest. This one is whole;
+`podman` stands for the SDK of a service.
 
-    start(), teardown(), cleanup()      the last two leave nothing of it, whatever happened
-    run(runtime, argv, env)             a command to its end, its streams kept in bounded memory; cancelled, all
-                                        that it started is dead first
-    exec(runtime, argv, env)            verifiers' `RuntimeProcess`: `stdout`, `stderr` and `write` stay open, `wait`,
-                                        `poll`, `terminate`; `kill` ends all that it started
+    import asyncio
+    import subprocess
+    from asyncio.subprocess import DEVNULL, PIPE, Process
+    from collections.abc import AsyncIterator
+
+    from rollout_sandbox.command_backend import CommandBackend, CommandBackendConfig
+
+    class MyConfig(CommandBackendConfig):
+        image: str = "python:3.11-slim"
+
+    class MyProcess:
+        def __init__(self, client: Process) -> None:
+            self.client, self.wait = client, client.wait
+            self.stdout, self.stderr = chunks(client.stdout), chunks(client.stderr)
+
+        async def write(self, data: bytes) -> None:
+            self.client.stdin.write(data)
+            await self.client.stdin.drain()
+
+    async def chunks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+        while data := await stream.read(1 << 16):
+            yield data
+
+    class MyBackend(CommandBackend):
+        config_class = MyConfig
+        service_errors = (OSError, subprocess.SubprocessError)
+        SUPPORTS_TASK_IMAGES = SUPPORTS_USER_SWITCHING = True
+
+        async def create(self) -> None:  # root inside could block podman: it reads the accounts' files, even a pipe
+            place = ["--user=daemon", f"--tmpfs={self.config.workdir}:mode=1777", "--entrypoint=sleep"]
+            argv = ["podman", "run", "--detach", f"--name={self.name}", *place, self.config.image, "infinity"]
+            await asyncio.to_thread(subprocess.run, argv, check=True, stdout=DEVNULL)
+
+        def cleanup(self) -> None:
+            subprocess.run(["podman", "rm", "--force", "--ignore", "--time=0", self.name], check=True, stdout=DEVNULL)
+
+        async def open(self, argv: list[str], env: dict[str, str], user: str | None) -> MyProcess:
+            options = [f"--env={name}={value}" for name, value in env.items()] + ([f"--user={user}"] if user else [])
+            words = ["podman", "exec", "--interactive", *options, self.name, *argv]
+            return MyProcess(await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE, stderr=PIPE))
+
+`create` has the sandbox. A start that is cancelled waits for it, so that `cleanup` knows what to remove. That removes
+also half a sandbox, also twice, and needs no event loop, as the process may be ending; while there is one, a coroutine
+`teardown` may do it.
+
+`open` opens a process as `user` (None: the sandbox's own), with these variables beside the sandbox's, and returns its
+streams of bytes, `write`, and `wait` for its exit code: -N or 128 + N for a signal, 127 for a program that is missing.
+Inside there have to be `sh`, the usual small programs and `/proc`.
+
+What the SDK raises is in `service_errors`, and reaches others as a `SandboxError`. Fields of the configuration are the
+options. It has `workdir`, where commands start: `start` makes it, and the environment fills it in (the user's choice,
+else the task's, else `/app`). So are `image`, `cpu`, `memory`, `gpu` and `disk` where there are such fields. Class
+attributes say what it takes of a task: `SUPPORTS_TASK_IMAGES` (then there are `image` and `workdir`),
+`SUPPORTS_USER_SWITCHING` (else `user` is None), `SUPPORTS_PORT_EXPOSURE`. `is_local` stays False unless it is on this
+machine and reaches its loopback by what `host_url` returns: verifiers leads a tunnel to any other.
+
+`python -m rollout_sandbox.conformance my_package.MyBackend` checks it: each method, and each ability it has. A limit is
+tested where there is the option: `max_memory` or `memory`, `max_processes`, `max_disk`; the network and what is left on
+this machine, only where it `is_local`. Its user gives `--env.agent.runtime.type custom` and
+`--env.agent.runtime.import-path my_package.MyBackend`, under verifiers from 0.4.1.dev86 on: 0.4.0 has no such type.
+
+What a service does better than those programs, you write yourself: any of these methods in a `CommandBackend`, or all
+to `write` in a `RuntimeBackend` (of `rollout_sandbox.compat`, where everything of verifiers has its later name).
+
+    start(), teardown(), cleanup()      of the last two one, which leaves nothing; then all others raise `SandboxError`
+    run(runtime, argv, env)             a command to its end, though its children hold its output, of which the end is
+                                        kept in bounded memory; cancelled, also early, all it started is dead first
+    exec(runtime, argv, env)            verifiers' `RuntimeProcess`; `terminate` and `kill` reach all that it started
     run_background(runtime, argv, env, log)    a process that nobody waits for, its output in the file `log` inside
     read(runtime, path, max_bytes=None), write(runtime, path, data)    bytes of regular files, resolved inside; nothing
                                         that blocks is waited for; of a longer file `max_bytes` are given
@@ -16,44 +78,20 @@ it, a `Runtime` with variables and a user, which is what harnesses, tasks and ru
     expose(port)                        the way from the host to one port inside
     prepare_execution(routes, network=None)    takes the network that the agent must not have; with None, gives it back
 
-All but `cleanup` (which needs no event loop) and `host_url` are coroutines. From `start` to `write` all must be written
-but one of `teardown` and `cleanup`; `stop` is verifiers' own and calls `teardown`. `runtime` is the view through which
-a command was asked for: `runtime.process_env(env)` are all its variables, and `runtime.user` is who runs it, or None.
+All but `cleanup` and `host_url` are coroutines. `runtime` is the view through which it was asked for:
+`runtime.process_env(env)` are a command's variables, `runtime.user` is who runs it. The network's policy is tested
+where the configuration is a `verifiers.v1.configs.runtime.NetworkPolicyConfig`, too.
 
-    from rollout_sandbox.compat import CustomRuntimeConfig, CustomRuntimeInfo, Runtime, RuntimeBackend
-    from rollout_sandbox.interface import SandboxAbilities
-    from verifiers.v1.runtimes import ProgramResult
+A view can do more where its class inherits from `SandboxAbilities`, all of which are optional: what each stands for as
+it is written here is a sandbox that has it not, and whoever asks for it says what is done then. `abilities_of`
+(`rollout_sandbox.compat`) gives those of any runtime: verifiers' own inherit nothing of ours.
 
-    class MyConfig(CustomRuntimeConfig):  # options are fields; `--env.agent.runtime.type custom` reads them
-        import_path: str = "my_package.MyBackend"
+    class MyView(SandboxAbilities, Runtime):
+        async def limit_kills(self) -> dict[str, int]: ...
 
-    class MyView(SandboxAbilities, Runtime):  # where it has an ability
-        can_end_agent = True
-
-    class MyBackend(RuntimeBackend):
-        config_class = MyConfig
-
-        def __init__(self, config: MyConfig, name: str | None = None) -> None:
-            super().__init__(name)
-            self.config, self.info = config, CustomRuntimeInfo(import_path=config.import_path)
-
+    class MyBackend(CommandBackend):
         def bind(self, *, env: Mapping[str, str] | None = None) -> MyView:
             return MyView(self, env=self.env if env is None else env)
-
-        async def run(self, runtime: Runtime, argv: list[str], env: dict[str, str]) -> ProgramResult: ...
-
-The suite tests a limit where the configuration has its option: `max_memory` or `memory`, `max_processes`, `max_disk`;
-the network's policy where it is a `verifiers.v1.configs.runtime.NetworkPolicyConfig` too.
-
-`is_local` says that it is on this machine, and `SUPPORTS_TASK_IMAGES`, `SUPPORTS_USER_SWITCHING` and
-`SUPPORTS_PORT_EXPOSURE` what it takes of a task; each is a class attribute and False until it is set.
-
-What the view can do beyond that are its abilities: the attributes of `SandboxAbilities`, from which the view's class
-inherits. All are optional. What each stands for as it is written here is a sandbox that has it not, and whoever asks
-for it says what is done then. `abilities_of` (`rollout_sandbox.compat`) gives those of any runtime: verifiers' own
-inherit nothing of ours.
-
-`python -m rollout_sandbox.conformance my_package.MyBackend` checks all of it: each method, and each ability it has.
 """
 
 from collections.abc import Mapping, Sequence

@@ -67,7 +67,7 @@ async def test_a_file_of_16_mb_arrives_whole(subject: Subject) -> None:
 
 
 async def test_a_read_with_a_limit_refuses_what_is_larger(subject: Subject) -> None:
-    """Read the limit and one byte inside the sandbox, and raise a SandboxError when there is that byte."""
+    """Give the first `max_bytes` bytes of any file, cut inside: the view asks for one byte more, and refuses."""
     async with subject.box() as box:
         await shell(box, "truncate -s 2G /tmp/sparse; printf 12345 >/tmp/five")
         assert await box.read("/tmp/five", 5) == b"12345", "a file of exactly the limit came back otherwise"
@@ -94,6 +94,8 @@ async def test_a_write_that_cannot_be_done_is_an_error(subject: Subject) -> None
 
 _LONG = "x" * 100_000
 _DELAYS_S = (0.01, 0.02, 0.05, 0.1, 0.2)
+_START_DELAYS_S = (0.0, 0.05, 0.2, 0.5)
+_WORKDIR = "/work/of this task"
 
 
 async def test_a_command_has_its_variables_its_directory_and_its_own_streams(subject: Subject) -> None:
@@ -104,6 +106,27 @@ async def test_a_command_has_its_variables_its_directory_and_its_own_streams(sub
         await box.write("here", b"")
         found = await shell(box, "test -e here")
         assert found.exit_code == 0, "a relative path of `write` and the directory of commands are not the same"
+
+
+async def test_the_work_directory_is_the_configured_one(subject: Subject) -> None:
+    """Make the directory that the field `workdir` names, start every command in it, and resolve paths from it."""
+    if not subject.has("workdir"):
+        raise SkipTest("its configuration has no `workdir`")
+    async with subject.box(workdir=_WORKDIR) as box:
+        found = await box.run(["pwd"], {})
+        assert found.stdout == f"{_WORKDIR}\n", f"a command starts elsewhere: {found}"
+        await box.write("mine", b"here")
+        assert await box.read(f"{_WORKDIR}/mine") == b"here", "a relative path of `write` leads elsewhere"
+        await box.run_background(["sh", "-c", "cat mine; pwd"], {}, "log")
+
+        async def logged() -> bool:
+            return await box.read(f"{_WORKDIR}/log") == f"here{_WORKDIR}\n".encode()
+
+        await until(logged)
+        if starts_processes(box):
+            process = await start_process(box, ["pwd"], {})
+            said = b"".join([chunk async for chunk in process.stdout])
+            assert said == f"{_WORKDIR}\n".encode(), f"a live process starts elsewhere: {said!r}"
 
 
 async def test_long_arguments_arrive_and_standard_input_is_empty(subject: Subject) -> None:
@@ -125,7 +148,7 @@ async def test_exit_codes_tell_a_missing_program_and_a_signal(subject: Subject) 
 
 
 async def test_output_of_300_mb_is_kept_in_bounded_memory(subject: Subject) -> None:
-    """Keep the head and the tail of each stream, and read on so that the command can end."""
+    """Keep the end of each stream, at most some MB, and read on so that the command can end."""
     async with subject.box() as box:
         result = await shell(box, f"echo first; head -c {300 << 20} /dev/zero | tr '\\0' x; echo; echo last")
         assert result.exit_code == 0, f"exit code {result.exit_code}"
@@ -215,6 +238,21 @@ async def test_a_live_process_answers_line_by_line_and_is_killed_with_its_childr
         assert not await runs(box, f"sleep {seconds}"), "what it started lives"
 
 
+async def test_a_live_process_is_asked_to_end(subject: Subject) -> None:
+    """Send SIGTERM in `terminate`, and wait for nothing."""
+    async with subject.box() as box:
+        if not starts_processes(box):
+            raise SkipTest("it has no live processes")
+        script = "trap 'echo bye; exit 5' TERM; echo on; while :; do sleep 0.1; done"
+        process = await start_process(box, ["sh", "-c", script], {})
+        output = aiter(process.stdout)
+        assert await anext(output) == b"on\n"
+        await process.terminate()
+        left = b"".join([chunk async for chunk in output])
+        assert left == b"bye\n", f"after its SIGTERM it said {left!r}"
+        assert await process.wait() == 5, f"its exit code is {await process.wait()}"
+
+
 async def test_commands_and_files_of_another_user_are_that_users(subject: Subject) -> None:
     """Run the commands that read and write files as the user of the view (`with_user`)."""
     async with subject.box() as box:
@@ -244,6 +282,43 @@ async def test_removing_a_sandbox_ends_every_process_in_it(subject: Subject) -> 
     with contextlib.suppress(SandboxError):
         result = await box.run(["true"], {})
         raise AssertionError(f"a command ran in it afterwards: {result}")
+
+
+async def test_cleanup_alone_removes_a_sandbox_without_an_event_loop(subject: Subject) -> None:
+    """Remove it with calls that block, in any thread and also twice: a process that ends has no event loop left."""
+    seconds = unused_seconds()
+    async with subject.box() as box:
+        await box.run_background(["sleep", seconds], {}, "log")
+        await until(partial(runs, box, f"sleep {seconds}"))
+        for _ in range(2):
+            await asyncio.to_thread(backend_of(box).cleanup)
+        assert not await box.alive(), "it runs commands"
+        left = host_pids_of(f"sleep\0{seconds}") if box.is_local else []
+        assert not left, f"{len(left)} of its processes live on this machine"
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing(subject: Subject) -> None:
+    """Wait for what was asked for before the cancellation goes on, or remove it without its answer in `stop`."""
+    if subject.backend is None:
+        raise SkipTest("it is started by verifiers")
+    for delay in _START_DELAYS_S:
+        backend = subject.backend(subject.config())
+        task = asyncio.ensure_future(backend.start())
+        await asyncio.sleep(delay)
+        task.cancel()
+        await asyncio.wait([task])
+        await backend.stop()
+        with contextlib.suppress(TimeoutError):
+            await until(partial(_is_unnamed, backend.name), seconds=_ANSWER_SECONDS)
+        left = host_pids_of(backend.name)
+        assert not left, f"cancelled after {delay} s, {len(left)} processes of this machine name it"
+        with contextlib.suppress(SandboxError):
+            result = await backend.bind().run(["true"], {})
+            raise AssertionError(f"cancelled after {delay} s, a command ran in it: {result}")
+
+
+def _is_unnamed(name: str) -> bool:
+    return not host_pids_of(name)
 
 
 async def test_many_sandboxes_start_work_and_end_at_once(subject: Subject) -> None:

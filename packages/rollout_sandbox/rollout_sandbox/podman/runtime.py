@@ -31,15 +31,16 @@ from verifiers.v1.utils.aio import run_shielded
 
 from rollout_sandbox.compat import AFTER_0_4_0, Runtime, RuntimeBackend
 from rollout_sandbox.confined import Bind
-from rollout_sandbox.confined.channel import READ_LIMIT_BYTES, read_answer
+from rollout_sandbox.confined.channel import read_answer
 from rollout_sandbox.confined.network import NetworkRelays, is_own_machine
-from rollout_sandbox.confined.process import BoundedOutput, ConfinedProcess, PipedProcess, pipes
+from rollout_sandbox.confined.process import ConfinedProcess, PipedProcess, pipes
 from rollout_sandbox.confined.supervisor.processes import COMMAND_VARIABLE
 from rollout_sandbox.errors import NotKept
+from rollout_sandbox.exchange import exchange, read_file, write_file
 from rollout_sandbox.interface import KeptFiles, SandboxAbilities
 from rollout_sandbox.podman import engine
 from rollout_sandbox.podman.container import Container, ContainerOptions
-from rollout_sandbox.programs import program_argv, program_text
+from rollout_sandbox.programs import program_text
 from rollout_sandbox.provisioning import provisioned
 from rollout_sandbox.toolbox.kept_files import keep, put
 from rollout_sandbox.toolbox.workdir import DEFAULT_WORKDIR
@@ -153,32 +154,6 @@ def without_proxy(env: Mapping[str, str], image_env: Mapping[str, str]) -> dict[
     named = [entry.strip() for name in ("NO_PROXY", "no_proxy") for entry in seen.get(name, "").split(",")]
     exceptions = ",".join(dict.fromkeys(entry for entry in (*named, "localhost", "127.0.0.1") if entry))
     return {**env, "NO_PROXY": exceptions, "no_proxy": exceptions}
-
-
-async def _exchange(process: PodmanProcess, data: bytes, limit: int) -> tuple[int, bytes, str]:
-    """Feed `data` to a process, which is ended beyond `limit` bytes of output; exit code, output and end of stderr."""
-    output = bytearray()
-    error = BoundedOutput(limit_bytes=3000)
-
-    async def collect() -> None:
-        async for chunk in process.stdout:
-            output.extend(chunk[: limit + 1 - len(output)])
-            if len(output) > limit:
-                await process.kill()
-                return
-
-    async def collect_error() -> None:
-        async for chunk in process.stderr:
-            error.feed(chunk)
-
-    try:
-        await asyncio.gather(process.feed(data), collect(), collect_error())
-        return await process.wait(), bytes(output), error.text().strip()
-    except BaseException:
-        await process.kill()
-        raise
-    finally:
-        await process.release()
 
 
 _PODMANS_OWN = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv")
@@ -330,23 +305,19 @@ class PodmanBackend(RuntimeBackend):
             self.container.require_alive("a process was started in the background")
             raise SandboxError(f"{argv[0]!r} could not be started in the background: {answer.stderr.strip()[-500:]}")
 
+    async def _ask(self, user: str | None, argv: list[str], data: bytes, limit: int) -> tuple[int, bytes, str]:
+        """Run a program of ours and `exchange` with it; without data its stdin is empty."""
+        process = await self._open(argv, {}, user, interactive=bool(data))
+        try:
+            return await exchange(process, data, limit)
+        finally:
+            await process.release()
+
     async def read(self, runtime: Runtime, path: str, max_bytes: int | None = None) -> bytes:
-        limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
-        argv = program_argv("read_file.sh", path, str(limit))
-        process = await self._open(argv, {}, runtime.user, interactive=False)
-        code, data, error = await _exchange(process, b"", limit)
-        if code != 0 and len(data) <= limit:
-            raise SandboxError(f"read {path!r}: {error}")
-        if max_bytes is None and len(data) > READ_LIMIT_BYTES:
-            raise SandboxError(f"read {path!r}: over {READ_LIMIT_BYTES} bytes; give max_bytes")
-        return data[:limit]
+        return await read_file(partial(self._ask, runtime.user), path, max_bytes)
 
     async def write(self, runtime: Runtime, path: str, data: bytes) -> None:
-        """Write the regular file at `path`, or the one that a symlink there leads to; make its parents."""
-        process = await self._open(program_argv("write_file.sh", path), {}, runtime.user)
-        code, _, error = await _exchange(process, data, 0)
-        if code != 0:
-            raise SandboxError(f"write {path!r}: {error}")
+        await write_file(partial(self._ask, runtime.user), path, data)
 
     def host_url(self, url: str) -> str:
         if self.container.options.restricted or is_own_machine(urlsplit(url).hostname or ""):

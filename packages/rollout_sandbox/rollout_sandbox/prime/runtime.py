@@ -12,7 +12,6 @@ import itertools
 import logging
 import math
 import random
-import re
 import shlex
 import time
 import uuid
@@ -34,6 +33,7 @@ from rollout_sandbox.errors import (
     SandboxMemoryError,
     SandboxQuotaError,
 )
+from rollout_sandbox.exchange import COMMAND_ID_VARIABLE, OUTPUT_BYTES, PRINTED_BYTES, command_end
 from rollout_sandbox.interface import SandboxAbilities
 from rollout_sandbox.prime.ownership import OwnedClient, Ownership
 from rollout_sandbox.prime.queue import PrimeLimits, StartRecord, prepare, waited_place
@@ -54,14 +54,7 @@ from rollout_sandbox.provisioning import provisioned
 
 logger = logging.getLogger("verifiers.v1.rollout_sandbox.prime")
 
-COMMAND_ID_VARIABLE = "OPENCODE_ENV_COMMAND"
-OUTPUT_BYTES = 10 << 20
-"""The end of each stream that is kept; verifiers keeps as much."""
-_ENDED = re.compile(rb"ended (\d{1,3}) (\d{1,8}) (\d{1,8})")
-_HEAD_BYTES = 200
-"""More than any line that says how a command ended."""
 _KILLED = 137
-_NOT_STARTED = 125
 _NOT_RUN = (126, 127)
 """What a shell, or whatever starts commands for a platform, says of a program that it cannot run or find."""
 _LINE_BYTES = 120_000
@@ -131,22 +124,17 @@ async def _printed(process: Any) -> ProgramResult:
     async with contextlib.aclosing(process):
         printed = await _received(process)
         code = await process.wait()
-    head, _, rest = printed.partition(b"\n")
     if code:
         raise _UnclearEndError(f"exit code {code}", code)
-    if head == b"full":
-        raise _KilledError("the command was not run: no space is left on the sandbox's disk", _NOT_STARTED)
-    if (ended := _ENDED.fullmatch(head)) is None:
-        raise _UnclearEndError(printed[:_HEAD_BYTES].decode(errors="replace").rstrip("\n") or "no word of it", code)
-    exit_code, out, err = map(int, ended.groups())
-    if len(rest) != out + err:
-        raise _UnclearEndError(f"{len(rest)} of {out + err} bytes of output", code)
-    return ProgramResult(exit_code, rest[:out].decode(errors="replace"), rest[out:].decode(errors="replace"))
+    try:
+        return command_end(printed)
+    except ValueError as error:
+        raise _UnclearEndError(str(error), code) from error
 
 
 async def _received(process: Any) -> bytes:
     """The standard output of a process; too much of that, or of its standard error, is a `_KilledError`."""
-    received, room = bytearray(), 2 * OUTPUT_BYTES + _HEAD_BYTES
+    received, room = bytearray(), PRINTED_BYTES
 
     async def take(stream: Any, kept: bytearray) -> None:
         nonlocal room
