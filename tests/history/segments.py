@@ -8,14 +8,15 @@ from typing import Any
 import verifiers.v1 as vf
 from opencode_env.agents.opencode import harness
 from opencode_env.agents.opencode.state import CONFIG_DIR, state_archive
-from opencode_env.cli_agent.interception import SubSettings
+from opencode_env.cli_agent.interception.callers import SubSettings
 from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.cli_agent.traces import AnyTrace
-from opencode_env.scripted_model import ChatRequest, RecordedRequest, Reply, ScriptedModel, ToolCall
+from opencode_env.scripted_model import ChatRequest, RecordedRequest, Reply, ToolCall
 from verifiers.v1.interception import InterceptionServerConfig
 
 from tests.history.meaning import TELL, TELL_TOOL, WITNESS
 from tests.support.seats import SUB_MODEL, seated
+from tests.support.strict_model import StrictModel
 from tests.support.sub_sessions import has_tasks, with_tasks
 
 DONE = Reply(text="Done.")
@@ -127,7 +128,7 @@ async def talk(
     _tells.set(True)
     policy = Lines([reply for segment in segments for reply in segment], sub or {}, twins)
     async with (
-        ScriptedModel(policy, strict=strict, chunk_characters=pieces) as model,
+        StrictModel(policy, strict=strict, chunk_characters=pieces) as model,
         role_interception(InterceptionServerConfig()) as interception,
     ):
         client = vf.EvalClientConfig(base_url=model.base_url, api_key_var="NO_SUCH_KEY")

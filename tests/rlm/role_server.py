@@ -11,7 +11,8 @@ import pytest
 import verifiers.v1 as vf
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from multidict import CIMultiDict
-from opencode_env.cli_agent.interception import GatewayConfig, SubRollout, SubSettings
+from opencode_env.cli_agent.interception.callers import SubRollout, SubSettings
+from opencode_env.cli_agent.interception.gateway import GatewayConfig
 from opencode_env.cli_agent.interception_servers import role_interception
 from opencode_env.cli_agent.rollout import rollout_of
 from opencode_env.cli_agent.traces import AnyTrace

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from opencode_env.scripted_model import Reply, ScriptedModel, ScriptPolicy, ToolCall
-from opencode_env.scripted_model.server import problem_of
 from pydantic import ValidationError
 from verifiers.v1.dialects import ChatDialect
 
 from tests.scripted_model.client import send
+from tests.support.strict_model import StrictModel, problem_of
 
 USER = {"role": "user", "content": "go"}
 
@@ -53,7 +53,7 @@ def test_what_every_provider_takes_is_taken(messages: list[dict[str, Any]]) -> N
 @pytest.mark.parametrize("problem", BAD)
 async def test_what_a_strict_provider_refuses_is_a_400_only_in_strict_mode(problem: str) -> None:
     for strict, status in ((True, 400), (False, 200)):
-        async with ScriptedModel(ScriptPolicy.of(Reply(text="x")), strict=strict) as model:
+        async with StrictModel(ScriptPolicy.of(Reply(text="x")), strict=strict) as model:
             received = await send(model, *BAD[problem], stream=False)
         assert (received.status, problem in received.raw.decode()) == (status, strict)
 

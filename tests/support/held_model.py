@@ -6,8 +6,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from aiohttp import web
-from opencode_env.scripted_model import ChatRequest, Policy, Reply, ScriptedModel
+from opencode_env.scripted_model import ChatRequest, Policy, Reply
 from opencode_env.scripted_model.server import PlannedReply
+
+from tests.support.strict_model import StrictModel
 
 
 @dataclass(frozen=True)
@@ -19,17 +21,17 @@ class _HeldPerformance(PlannedReply):
         return await super().play(http)
 
 
-class HeldModel(ScriptedModel):
+class HeldModel(StrictModel):
     """Answers as its policy says, the held requests not before `released` is set.
 
     Args:
         policy: maps a request to a reply.
         held: whether a request is held; None = all are.
-        server: arguments of `ScriptedModel`.
+        server: arguments of `StrictModel`; by default it is not strict.
     """
 
     def __init__(self, policy: Policy, held: Callable[[ChatRequest], bool] | None = None, **server: Any) -> None:
-        super().__init__(policy, **server)
+        super().__init__(policy, **{"strict": False, **server})
         self.released = asyncio.Event()
         self.held = list[ChatRequest]()
         """Those that were held, in the order of their arrival."""

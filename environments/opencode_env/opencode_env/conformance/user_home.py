@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar, Protocol
+from typing import IO, Any, ClassVar
 
 from opencode_rubrics.cache import cache_root
 from verifiers.v1.episode import WireEpisode
@@ -25,21 +25,6 @@ from opencode_env.scripted_model import MODEL_ID
 
 VF_EVAL = Path(sys.executable).with_name("vf-eval")
 _NOT_OURS = ("PRIME_", "VF_", "UV_", "OPENCODE_", "VIRTUAL_ENV", "PYTHON")
-
-
-class Program(Protocol):
-    """A started program."""
-
-    pid: int
-    returncode: Any
-
-    def poll(self) -> int | None: ...
-
-    def send_signal(self, number: int) -> None: ...
-
-    def kill(self) -> None: ...
-
-    async def ended(self) -> int: ...
 
 
 class ExecutedProgram(subprocess.Popen[bytes]):
@@ -101,7 +86,7 @@ class FinishedEvaluation:
 class RunningEvaluation:
     """A started `vf-eval`."""
 
-    def __init__(self, process: Program, directory: Path, log: Path) -> None:
+    def __init__(self, process: ExecutedProgram, directory: Path, log: Path) -> None:
         self.process = process
         self.directory = directory
         self._log = log
@@ -121,7 +106,7 @@ class UserHome:
     """A home, a temporary directory and a working directory below `root`, which nothing else uses; `python_path` has
     plugins that the run finds by their ids."""
 
-    start: ClassVar[Callable[[Sequence[str], Path, Mapping[str, str], IO[bytes]], Program]] = ExecutedProgram
+    start: ClassVar[Callable[[Sequence[str], Path, Mapping[str, str], IO[bytes]], Any]] = ExecutedProgram
     """What starts programs, given arguments, directory, variables and standard error."""
 
     def __init__(self, root: Path, python_path: Sequence[Path] = ()) -> None:

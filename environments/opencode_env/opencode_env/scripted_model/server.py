@@ -1,26 +1,20 @@
 """`ScriptedModel`: an OpenAI-compatible chat-completions server whose answers come from a policy.
 
 Inside `async with` it listens and answers; afterwards its port is free and no request is waiting.
-
-What it refuses when it is strict is what one provider or another enforces: OpenAI (ids, names and results of tool
-calls), Mistral and Anthropic's gateways (empty assistant messages), engines that parse the arguments of a call again
-(objects only).
 """
 
 import asyncio
 import itertools
 import json
 import logging
-import re
 import time
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
 from aiohttp import web
-from pydantic_core import from_json
 
 from opencode_env.scripted_model import wire
 from opencode_env.scripted_model.policy import (
@@ -191,26 +185,6 @@ def _close(http: web.Request) -> None:
     raise _ReplyCut
 
 
-_REMEMBERED_CALLS = 100_000
-
-
-class Attempts:
-    """The only state the server keeps between requests; of very many calls it forgets the oldest."""
-
-    def __init__(self) -> None:
-        self._counts: OrderedDict[str, int] = OrderedDict()
-
-    def faults_of(self, request: ChatRequest, reply: Reply) -> tuple[Fault, ...]:
-        """The faults of the reply that spoil this attempt; attempts count only where a fault depends on them."""
-        if all(fault.attempts is None for fault in reply.faults):
-            return reply.faults
-        attempt = self._counts.pop(request.call_key, 0)
-        self._counts[request.call_key] = attempt + 1
-        if len(self._counts) > _REMEMBERED_CALLS:
-            self._counts.popitem(last=False)
-        return tuple(fault for fault in reply.faults if fault.attempts is None or attempt < fault.attempts)
-
-
 class RequestOutcome(StrEnum):
     """Names how a request ended."""
 
@@ -244,60 +218,6 @@ class RecordedRequest:
     """Unix seconds; None while it is in flight."""
 
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
-def problem_of(body: dict[str, Any]) -> str | None:
-    """Return what is wrong with a request, or None."""
-    return next(_problems(body["messages"]), None)
-
-
-def _problems(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
-    owed: set[str] = set()
-    for position, message in enumerate(messages):
-        here = f"messages[{position}]"
-        if message.get("role") not in ("system", "user", "assistant", "tool"):
-            yield f"{here}.role is unknown"
-        if message["role"] == "tool":
-            if message.get("tool_call_id") not in owed:
-                yield f"{here} answers no tool call of the message before it"
-            owed.discard(message["tool_call_id"])
-            continue
-        if owed:
-            yield f"{here} stands where the result of call {min(owed)!r} must"
-        if message["role"] == "assistant":
-            calls = message.get("tool_calls") or []
-            yield from _answer_problems(here, message, calls)
-            owed = {call["id"] for call in calls}
-    if owed:
-        yield f"call {min(owed)!r} has no result"
-
-
-def _answer_problems(here: str, message: dict[str, Any], calls: Sequence[dict[str, Any]]) -> Iterator[str]:
-    if not (message.get("content") or message.get("reasoning_content") or calls):
-        yield f"{here} says nothing"
-    if "tool_calls" in message and not calls:
-        yield f"{here}.tool_calls is empty"
-    ids = [call.get("id") for call in calls]
-    if len(set(ids)) != len(ids):
-        yield f"{here} has several calls of one id"
-    for number, call in enumerate(calls):
-        place = f"{here}.tool_calls[{number}]"
-        if not call.get("id") or call.get("type") != "function":
-            yield f"{place} has no id, or is not a function"
-        if not _NAME.fullmatch(call["function"]["name"]):
-            yield f"{place} has a name that no tool can have"
-        if not _is_object(call["function"]["arguments"]):
-            yield f"{place}.function.arguments is not a JSON object"
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(from_json(text, allow_inf_nan=False), dict)
-    except ValueError:
-        return False
-
-
 logger = logging.getLogger("verifiers.v1.opencode_env.scripted_model")
 
 
@@ -312,7 +232,6 @@ class ScriptedModel:
         context_window: tokens (four characters of request body each); a longer request gets vLLM's 400.
         chunk_characters: the most characters in one stream chunk.
         record: keep every request in `requests`; switch it off for a server that runs for long.
-        strict: refuse with 400 what a strict provider refuses.
     """
 
     def __init__(
@@ -325,7 +244,6 @@ class ScriptedModel:
         context_window: int | None = None,
         chunk_characters: int = 64,
         record: bool = True,
-        strict: bool = False,
     ) -> None:
         if chunk_characters < 1:
             raise ValueError(f"chunk_characters must be at least 1, not {chunk_characters}")
@@ -341,8 +259,8 @@ class ScriptedModel:
         self._window = context_window
         self._chunk_characters = chunk_characters
         self._record = record
-        self._strict = strict
-        self._attempts = Attempts()
+        self._attempts: Counter[str] = Counter()
+        """Of each call; the only state between requests."""
         self._arrived = asyncio.Condition()
         self._numbers = itertools.count(1)
         self._started_at = int(time.time())
@@ -442,8 +360,6 @@ class ScriptedModel:
             body: Any = json.loads(raw)
             record.body = body if isinstance(body, dict) else {}
             request = ChatRequest(ChatBody.model_validate(body), record.headers, len(raw))
-            if self._strict and (problem := problem_of(record.body)) is not None:
-                raise ValueError(problem)
         except ValueError as error:
             record.outcome = RequestOutcome.REFUSED
             message = f"not a chat-completions request: {error}"
@@ -471,8 +387,16 @@ class ScriptedModel:
                 self.requests.append(record)
                 self._arrived.notify_all()
 
+    def _faults_of(self, request: ChatRequest, reply: Reply) -> tuple[Fault, ...]:
+        """The faults of the reply that spoil this attempt; attempts count only where a fault depends on them."""
+        if all(fault.attempts is None for fault in reply.faults):
+            return reply.faults
+        attempt = self._attempts[request.call_key]
+        self._attempts[request.call_key] += 1
+        return tuple(fault for fault in reply.faults if fault.attempts is None or attempt < fault.attempts)
+
     def _performance(self, request: ChatRequest, reply: Reply, prompt_tokens: int) -> PlannedReply:
-        faults = self._attempts.faults_of(request, reply)
+        faults = self._faults_of(request, reply)
         kinds = {fault.kind for fault in faults}
         counted = Usage(prompt_tokens=prompt_tokens, completion_tokens=tokens_of(reply.characters))
         envelope = wire.ReplyFields(

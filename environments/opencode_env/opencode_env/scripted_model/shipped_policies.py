@@ -11,7 +11,7 @@ import math
 import random
 import re
 import tomllib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -39,7 +39,6 @@ def load_solutions() -> dict[str, Solution]:
     return TypeAdapter(dict[str, Solution]).validate_python(tomllib.loads(text))
 
 
-_REMEMBERED_ROLLOUTS = 100_000
 _CALL_ID = re.compile(r"call_(?P<task>.+)_(?P<rollout>\d+)_\d+_\d+")
 
 
@@ -76,7 +75,7 @@ class SamplesPolicy:
         self.success_rate = success_rate
         self.seed = seed
         self._arrivals: Counter[str] = Counter()
-        self._sessions: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._sessions: dict[tuple[str, str], int] = {}
 
     def solves(self, task_id: str, rollout: int) -> bool:
         """Whether the rollout with this number (from 0) solves the task."""
@@ -111,8 +110,6 @@ class SamplesPolicy:
         key = (sample.id, request.session_id)
         if key not in self._sessions:
             self._sessions[key] = self._arrive(sample)
-            if len(self._sessions) > _REMEMBERED_ROLLOUTS:
-                self._sessions.popitem(last=False)
         return self._sessions[key]
 
     def _arrive(self, sample: Sample) -> int:
