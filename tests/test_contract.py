@@ -68,8 +68,8 @@ OVERRIDDEN = by_path(
         "interception.pool.StaticInterceptionPool": "acquire(self session)",
         "interception.server.InterceptionServer": (
             "load, _aux_handler_for(self dialect route), _client(self config), _handler_for(self dialect), "
-            "_session_for(self request allow_service), acquire(self session), handle_models(self request), "
-            "handle_request(self request dialect), handle_task_get(self request), handle_tool(self request), "
+            "acquire(self session), handle_models(self request), handle_request(self request dialect), "
+            "handle_task_get(self request), handle_tool(self request), "
             "record_call(self session dialect request started node finish_reason usage error policy_paths acp), "
             "register(self session), start(self), unregister(self model_secret state_secret)"
         ),

@@ -116,6 +116,14 @@ def serve_through(server: web.Server, wrap: Callable[[Handler], Handler]) -> Non
     server.request_handler = wrap(server.request_handler)
 
 
+def end_idle_connections(server: web.Server, seconds: float) -> None:
+    """Have a server close each connection that is made from now on once it has carried no request for so long.
+
+    Hook (verifiers): options of the runner that `InterceptionServer.start` makes.
+    """
+    server._kwargs["keepalive_timeout"] = seconds
+
+
 def replace_content(response: httpx.Response, content: bytes) -> None:
     """Put another body in place of one that was read.
 

@@ -1,16 +1,14 @@
 """`RoleInterceptionServer`: verifiers' interception server behind a gateway, with a second session for sub-LLM calls.
 
 Private methods of verifiers are overridden here and in `endpoint.py` only, pinned by `tests/test_contract.py`:
-`_handler_for`, `_aux_handler_for`, `_session_for`, `record_call`; used are `sessions`, `stack`, `runner`, `tunnel`.
+`_handler_for`, `_aux_handler_for`, `record_call`; used are `sessions`, `stack`, `runner`, `tunnel`.
 """
 
 import asyncio
 import logging
 import secrets
-import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -44,7 +42,7 @@ from opencode_env.cli_agent.interception.gateway import (
 )
 from opencode_env.cli_agent.interception.request_steps import BODY_IDLE_SECONDS
 from opencode_env.cli_agent.interception.tunnel import watched
-from opencode_env.compat import request_with, serve_through, share_state
+from opencode_env.compat import end_idle_connections, request_with, serve_through, share_state
 from opencode_env.errors import RequestRefused
 
 logger = logging.getLogger("verifiers.v1.opencode_env.cli_agent")
@@ -103,7 +101,6 @@ class RoleInterceptionServer(InterceptionServer):
         self._on_call = on_call
         self._gateways: dict[str, Gateway] = {}
         """By the key of the rollout."""
-        self._idle = _IdleConnections()
         self._kept = KeptClients()
         self.watched = watched(self, self.gateway.probe)
 
@@ -119,7 +116,7 @@ class RoleInterceptionServer(InterceptionServer):
         assert self.runner is not None
         assert self.runner.server is not None
         self._hold_back_unauthenticated(self.runner.app, self.runner.server)
-        await self.stack.enter_async_context(self._idle.closing(self.runner.server))
+        end_idle_connections(self.runner.server, BODY_IDLE_SECONDS)
 
     def _hold_back_unauthenticated(self, app: web.Application, server: web.Server) -> None:
         """Let all requests that belong to no rollout, or to nothing that is served, share one CPU budget: whoever sends
@@ -237,7 +234,6 @@ class RoleInterceptionServer(InterceptionServer):
     async def _serve(self, call: Call, steps: Steps, serve: Serve) -> web.StreamResponse:
         call.gateway.main.adopt(asyncio.current_task())
         with call.until_end:
-            self._idle.carry(call.request, call.until_end)
             try:
                 for step in call.gateway.steps(steps):
                     await step(call)
@@ -308,10 +304,6 @@ class RoleInterceptionServer(InterceptionServer):
         assert isinstance(response, web.Response)
         return response
 
-    def _session_for(self, request: web.Request, **options: Any) -> RolloutSession | None:
-        self._idle.seen(request)
-        return super()._session_for(request, **options)
-
 
 def _passed_on(call: Call, body: bytes) -> web.Request:
     """The request of a call as verifiers' server shall see it: for the session of its bearer, with this body, which it
@@ -325,51 +317,3 @@ def _passed_on(call: Call, body: bytes) -> web.Request:
 def _is_our_fault(record: logging.LogRecord) -> bool:
     """Whether aiohttp's record is of an error that is not the caller's: those could fill a log."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError | ConnectionError))
-
-
-_LOOK_SECONDS = 15.0
-
-
-class _IdleConnections:
-    """Closes connections to a server that carry no request for long: each costs descriptors, and some never ask."""
-
-    def __init__(self) -> None:
-        self._busy: Counter[object] = Counter()
-        self._idle_since: dict[object, float] = {}
-
-    def seen(self, request: web.BaseRequest) -> None:
-        """Note that the request's connection carried one just now."""
-        self._idle_since[request.protocol] = time.monotonic()
-
-    def carry(self, request: web.BaseRequest, until_end: ExitStack) -> None:
-        """Mark the request's connection as busy until then."""
-        self._busy[request.protocol] += 1
-        until_end.callback(self._carried, request)
-
-    def _carried(self, request: web.BaseRequest) -> None:
-        connection = request.protocol
-        self._busy[connection] -= 1
-        if not self._busy[connection]:
-            del self._busy[connection]
-        self.seen(request)
-
-    @asynccontextmanager
-    async def closing(self, server: web.Server) -> AsyncIterator[None]:
-        """Close idle connections of a running server while the body runs."""
-        watch = asyncio.create_task(self._watch(server))
-        try:
-            yield
-        finally:
-            watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
-
-    async def _watch(self, server: web.Server) -> None:
-        while True:
-            await asyncio.sleep(min(_LOOK_SECONDS, BODY_IDLE_SECONDS / 4))
-            now = time.monotonic()
-            self._idle_since = {one: self._idle_since.get(one, now) for one in server.connections}
-            for connection in server.connections:
-                if now - self._idle_since[connection] > BODY_IDLE_SECONDS and connection not in self._busy:
-                    connection.force_close()
-                    if connection.transport is not None:
-                        connection.transport.close()
