@@ -35,11 +35,9 @@ class CommandBackendConfig(CustomRuntimeConfig):
 
 
 class CommandBackend(RuntimeBackend, ABC):
-    """One sandbox; a subclass writes `create`, `open` and `cleanup`."""
+    """One sandbox; a subclass writes `create`, `open` and `cleanup`. What these raise becomes a `SandboxError`."""
 
     config_class: ClassVar[type[CommandBackendConfig]] = CommandBackendConfig
-    service_errors: ClassVar[tuple[type[Exception], ...]] = (OSError,)
-    """What the service's SDK raises; it becomes a `SandboxError`."""
 
     def __init__(self, config: CommandBackendConfig, name: str | None = None) -> None:
         super().__init__(name)
@@ -47,7 +45,7 @@ class CommandBackend(RuntimeBackend, ABC):
         settled = {"import_path": path, "workdir": config.workdir or DEFAULT_WORKDIR}
         self.config: Any = config.model_copy(update=settled)
         self.info: Any = CustomRuntimeInfo(**self.config.model_dump())
-        self._processes = CommandProcesses(self.name, self.open, self.service_errors)
+        self._processes = CommandProcesses(self.name, self.open)
         self._started = False
 
     @abstractmethod

@@ -38,11 +38,10 @@ Open = Callable[[list[str], dict[str, str], str | None], Awaitable[CommandProces
 
 
 class CommandProcesses:
-    """Opens the processes of one sandbox; what the service raises (`errors`) becomes a `SandboxError`."""
+    """Opens the processes of one sandbox; what the service raises becomes a `SandboxError`."""
 
-    def __init__(self, name: str, opened: Open, errors: tuple[type[Exception], ...]) -> None:
+    def __init__(self, name: str, opened: Open) -> None:
         self._name, self._open = name, opened
-        self._errors: tuple[type[Exception], ...] = (*errors, TimeoutError)
 
     async def open(self, argv: list[str], env: dict[str, str], user: str | None) -> "MarkedProcess":
         """Open a process. When that is cancelled or fails, what it may have started is ended first."""
@@ -79,10 +78,10 @@ class CommandProcesses:
         """Make a `SandboxError` of what the service raises; `others` stay what they are."""
         try:
             yield
-        except self._errors as error:
-            if isinstance(error, others):
+        except Exception as error:
+            if isinstance(error, (SandboxError, *others)):
                 raise
-            raise SandboxError(f"sandbox {self._name} failed: {error or type(error).__name__}") from error
+            raise SandboxError(f"sandbox {self._name} failed: {type(error).__name__}: {error}") from error
 
 
 class MarkedProcess(RuntimeProcess):

@@ -28,7 +28,6 @@ A runtime of your own is three methods, of which `rollout_sandbox.command_backen
 
     class MyBackend(CommandBackend):
         config_class = MyConfig
-        service_errors = (OSError, subprocess.SubprocessError)
         SUPPORTS_TASK_IMAGES = SUPPORTS_USER_SWITCHING = True
 
         async def create(self) -> None:  # root inside could block podman: it reads the accounts' files, even a pipe
@@ -52,16 +51,17 @@ also half a sandbox, also twice, and needs no event loop, as the process may be 
 streams of bytes, `write`, and `wait` for its exit code: -N or 128 + N for a signal, 127 for a program that is missing.
 Inside there have to be `sh`, the usual small programs and `/proc`.
 
-What the SDK raises is in `service_errors`, and reaches others as a `SandboxError`. Fields of the configuration are the
-options. It has `workdir`, where commands start: `start` makes it, and the environment fills it in (the user's choice,
-else the task's, else `/app`). So are `image`, `cpu`, `memory`, `gpu` and `disk` where there are such fields. Class
-attributes say what it takes of a task: `SUPPORTS_TASK_IMAGES` (then there are `image` and `workdir`),
-`SUPPORTS_USER_SWITCHING` (else `user` is None), `SUPPORTS_PORT_EXPOSURE`. `is_local` stays False unless it is on this
-machine and reaches its loopback by what `host_url` returns: verifiers leads a tunnel to any other.
+What the three raise reaches others as a `SandboxError`. `name` is unique: the sandbox is created with it, so that it is
+found again where the answer to its creation was lost. Fields of the configuration are the options. It has `workdir`,
+where commands start: `start` makes it, and the environment fills it in (the user's choice, else the task's, else
+`/app`). So are `image`, `cpu`, `memory`, `gpu` and `disk` where there are such fields. Class attributes say what it
+takes of a task: `SUPPORTS_TASK_IMAGES` (then there are `image` and `workdir`), `SUPPORTS_USER_SWITCHING` (else `user`
+is None), `SUPPORTS_PORT_EXPOSURE`. `is_local` stays False unless it is on this machine and reaches its loopback by what
+`host_url` returns: verifiers leads a tunnel to any other.
 
 `python -m rollout_sandbox.conformance my_package.MyBackend` checks it: each method, and each ability it has. A limit is
-tested where there is the option: `max_memory` or `memory`, `max_processes`, `max_disk`; the network and what is left on
-this machine, only where it `is_local`. Its user gives `--env.agent.runtime.type custom` and
+tested where there is the option: `max_memory` (bytes) or `memory` (GB), `max_processes`, `max_disk` (bytes); the
+network and what is left on this machine, only where it `is_local`. Its user gives `--env.agent.runtime.type custom` and
 `--env.agent.runtime.import-path my_package.MyBackend`, under verifiers from 0.4.1.dev86 on: 0.4.0 has no such type.
 
 What a service does better than those programs, you write yourself: any of these methods in a `CommandBackend`, or all
