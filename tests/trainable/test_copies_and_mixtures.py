@@ -53,6 +53,10 @@ MIXED: dict[str, tuple[list[Line], str]] = {
         pair(trace(0.0), trace(), **other_task(data={"id": "half", "prompt": "another one"})),
         "2 contents of the task",
     ),
+    "numbers of one hash": (
+        pair(*(trace(float(n), task={"key": "half", "data": {"prompt": "x", "right": [-1 - n]}}) for n in range(2))),
+        '2 contents of the task of seat "agent"',
+    ),
     "hashes": (pair(trace(0.0), trace(), **other_task(hash="other")), "2 hashes of row None: contents of the task"),
     "contents of a seat's task": (
         pair(*(trace(float(n), task={"key": "half", "data": {"prompt": n}}) for n in range(2))),

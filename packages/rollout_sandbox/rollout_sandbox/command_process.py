@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
-from verifiers.v1.errors import SandboxError
+from verifiers.v1.errors import RolloutError, SandboxError
 from verifiers.v1.runtimes import RuntimeProcess
 from verifiers.v1.utils.aio import run_shielded
 
@@ -79,7 +79,7 @@ class CommandProcesses:
         try:
             yield
         except Exception as error:
-            if isinstance(error, (SandboxError, *others)):
+            if isinstance(error, (RolloutError, *others)):
                 raise
             raise SandboxError(f"sandbox {self._name} failed: {type(error).__name__}: {error}") from error
 
@@ -127,8 +127,10 @@ class _Output(AsyncIterator[bytes]):
             async for chunk in stream:
                 if chunk and not self._dropped:
                     await self._chunks.put(chunk)
-        finally:
+        except Exception:
             await self._chunks.put(b"")
+            raise
+        await self._chunks.put(b"")  # not when it is cancelled: nobody need take what is here then
 
     async def __anext__(self) -> bytes:
         if chunk := await self._chunks.get():

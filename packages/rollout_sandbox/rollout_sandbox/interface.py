@@ -51,13 +51,13 @@ also half a sandbox, also twice, and needs no event loop, as the process may be 
 streams of bytes, `write`, and `wait` for its exit code: -N or 128 + N for a signal, 127 for a program that is missing.
 Inside there have to be `sh`, the usual small programs and `/proc`.
 
-What the three raise reaches others as a `SandboxError`. `name` is unique: the sandbox is created with it, so that it is
-found again where the answer to its creation was lost. Fields of the configuration are the options. It has `workdir`,
-where commands start: `start` makes it, and the environment fills it in (the user's choice, else the task's, else
-`/app`). So are `image`, `cpu`, `memory`, `gpu` and `disk` where there are such fields. Class attributes say what it
-takes of a task: `SUPPORTS_TASK_IMAGES` (then there are `image` and `workdir`), `SUPPORTS_USER_SWITCHING` (else `user`
-is None), `SUPPORTS_PORT_EXPOSURE`. `is_local` stays False unless it is on this machine and reaches its loopback by what
-`host_url` returns: verifiers leads a tunnel to any other.
+What the three raise reaches others as a `SandboxError`, unless it is an error of verifiers' already. `name` is unique:
+the sandbox is created with it, so that it is found again where the answer to its creation was lost. Fields of the
+configuration are the options. It has `workdir`, where commands start: `start` makes it, and the environment fills it in
+(the user's choice, else the task's, else `/app`). So are `image`, `cpu`, `memory`, `gpu` and `disk` where there are
+such fields. Class attributes say what it takes of a task: `SUPPORTS_TASK_IMAGES` (then there are `image` and
+`workdir`), `SUPPORTS_USER_SWITCHING` (else `user` is None), `SUPPORTS_PORT_EXPOSURE`. `is_local` stays False unless it
+is on this machine and reaches its loopback by what `host_url` returns: verifiers leads a tunnel to any other.
 
 `python -m rollout_sandbox.conformance my_package.MyBackend` checks it: each method, and each ability it has. A limit is
 tested where there is the option: `max_memory` (bytes) or `memory` (GB), `max_processes`, `max_disk` (bytes); the

@@ -257,7 +257,10 @@ async def test_an_instance_that_is_not_deleted_is_tried_again_then_told_and_its_
     assert "pass-word" not in caplog.text
 
 
-async def test_a_rollout_waits_once_for_an_api_that_does_not_answer(tmp_path: Path) -> None:
+async def test_a_rollout_waits_twice_for_an_api_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "_PAUSES", (0.01, 0.01, 0.01))
     async with InstanceApi(silent=True) as here:
         config = RemoteApiConfig.model_validate(here.config)
         made = elsewhere.Instance(remote_instance_id="x", mcp_endpoint_url="http://127.0.0.1:9/mcp")
@@ -265,7 +268,7 @@ async def test_a_rollout_waits_once_for_an_api_that_does_not_answer(tmp_path: Pa
             api = elsewhere.InstanceApi(config, "notes", client)
             with pytest.raises(vf.ToolsetError, match=r"DELETE /made/x at the API .* was not answered in time"):
                 await api.delete(made)
-        assert len(here.asked) <= 1  # it may not even have come to read it
+        assert len(here.asked) <= 2  # it may not even have come to read it
 
 
 async def test_a_failure_to_start_shows_no_secret(tmp_path: Path) -> None:

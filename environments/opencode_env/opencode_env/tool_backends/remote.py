@@ -131,14 +131,16 @@ class InstanceApi:
         return made
 
     async def delete(self, instance: Instance) -> None:
-        """Delete an instance, again where that was refused; it is not an error that there is none."""
+        """Delete an instance, in four tries, two where nothing came in time; it is not an error that there is none."""
         path = _path(self._config.delete_instance_endpoint_template, instance)
+        unanswered = 0
         for pause in (*_PAUSES, None):
             try:
                 await self._ask("DELETE", path, None, accepted={404})
                 return
             except ToolsetError as error:
-                if pause is None or isinstance(error, _NotAnswered):
+                unanswered += isinstance(error, _NotAnswered)
+                if pause is None or unanswered > 1:
                     raise
                 await asyncio.sleep(pause)
 

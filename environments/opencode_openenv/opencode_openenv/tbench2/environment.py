@@ -401,7 +401,9 @@ class Tbench2Environment(Environment[Tbench2Action, Tbench2Observation, Tbench2S
     async def _end(self) -> None:
         self._box = None
         self._state.terminal_ready = False
-        await self._resources.aclose()
+        # An episode that begins before this is over has resources of its own.
+        ended, self._resources = self._resources, AsyncExitStack()
+        await ended.aclose()
 
     def _seen(self, ran: CommandOutput) -> Tbench2Observation:
         return self._observation(output=ran.output, info={"exit_code": ran.exit_code})

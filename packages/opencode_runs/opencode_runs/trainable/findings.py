@@ -375,6 +375,8 @@ def flaws_of(
         yield Flaw.LOGPROB_ZEROS, f"{logprobs} of {logprobs}"
     else:
         yield from _of_nodes(numbered, Flaw.LOGPROB_ZEROS, _certain)
+    if kept := _kept_otherwise(trace):
+        yield Flaw.LOGPROBS, kept
     if trace.has_tokens and (wrong := [*_miscounted(trace, left_out)]):
         yield Flaw.USAGE, _first(wrong)
     if wrong := [*_set_otherwise(trace)]:
@@ -459,6 +461,18 @@ def _token_ids(node: TokenNode, vocabulary: int) -> str:
         return ""
     wrong = [token for token in node.token_ids if not 0 <= token < vocabulary]
     return f"{len(wrong)} of {len(node.token_ids)}, the first {wrong[0]}"
+
+
+def _kept_otherwise(trace: TraceRecord) -> str:
+    if not trace.kept:
+        return ""
+    held = Counter(kept.node for kept in trace.kept)
+    for kept in trace.kept:
+        if not 0 <= kept.node < len(trace.nodes) or not trace.nodes[kept.node].sampled or held[kept.node] > 1:
+            return f"kept of message node {kept.node}, which is not an answer of its own"
+        if kept.tokens is not None and len(kept.tokens) != len(kept.logprobs):
+            return f"kept of message node {kept.node}: {len(kept.tokens)} tokens, {len(kept.logprobs)} logprobs"
+    return ""
 
 
 def _lengths(node: TokenNode) -> str:

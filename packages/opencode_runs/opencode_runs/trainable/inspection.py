@@ -275,7 +275,8 @@ def _note(aspect: str, value: Any, said: str | None = None) -> Note:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # one number, however it is spelled
     # Thousands of rollouts have the same few of them, also on their way to another process.
-    return sys.intern(aspect), hash(hashable(value)), sys.intern(f"{value}") if said is None else said
+    # By its text: -1 and -2 have one hash, and a NaN another one each time.
+    return sys.intern(aspect), hash(repr(hashable(value))), sys.intern(f"{value}") if said is None else said
 
 
 @dataclass
