@@ -20,7 +20,7 @@ pytestmark = pytest.mark.opencode
 DONE = Reply(text="Done.")
 REPORT = '{"type":"error","timestamp":1,"sessionID":"x","error":{"name":"UnknownError","data":{"message":"%s"}}}'
 APPEND = (
-    "setsid sh -c 'while sleep 0.01; do echo '\\''%s'\\'' >> '$OPENCODE_ENV_STATE'/events.jsonl; done' "
+    "setsid sh -c 'while :; do echo '\\''%s'\\'' >> '$OPENCODE_ENV_STATE'/events.jsonl; done' "
     """>/dev/null 2>&1 & until grep -q '^{"type":"error"' "$OPENCODE_ENV_STATE"/events.jsonl; do sleep 0.01; done;"""
 )
 
