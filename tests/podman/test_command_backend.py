@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import importlib
-import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
@@ -163,12 +163,29 @@ async def test_a_start_that_does_not_wait_when_it_is_cancelled_breaks_a_promise(
     monkeypatch.setattr(test_commands, "_ANSWER_SECONDS", 5.0)
 
     class Hasty(sample.MyBackend):
-        start = sample.MyBackend.create
+        """Has its container when nobody waits for it any more, and it was removed already."""
+
         made: list[Any] = []
 
         def __init__(self, config: Any) -> None:
             super().__init__(config)
             self.made.append(self)
+            self.begun, self.removed, self.over = threading.Event(), threading.Event(), threading.Event()
+
+        async def start(self) -> None:
+            await asyncio.to_thread(self.start_late)
+
+        def start_late(self) -> None:
+            self.begun.set()
+            self.removed.wait()
+            try:
+                asyncio.run(self.create())
+            finally:
+                self.over.set()
+
+        def cleanup(self) -> None:
+            super().cleanup()
+            self.removed.set()
 
     sample.Hasty = Hasty
     try:
@@ -178,11 +195,6 @@ async def test_a_start_that_does_not_wait_when_it_is_cancelled_breaks_a_promise(
             )
     finally:
         for backend in Hasty.made:
-            await until(partial(has_started, backend.name))
+            if backend.begun.is_set():
+                await until(backend.over.is_set)
             await asyncio.to_thread(backend.cleanup)
-
-
-def has_started(name: str) -> bool:
-    """Whether no `podman run` of this container is under way any more."""
-    listed = subprocess.run(["ps", "-eo", "args"], check=True, capture_output=True, text=True).stdout
-    return not any(line.startswith("podman run") and name in line for line in listed.splitlines())
