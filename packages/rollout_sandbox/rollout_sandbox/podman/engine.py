@@ -45,11 +45,9 @@ _PASSING = re.compile(
 
 async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> asyncio.subprocess.Process:
     """Start `podman` with `argv`, in a session of its own so that a Ctrl-C at the terminal does not reach it."""
-    # Where a command runs out of memory, its monitor leaves a file `oom` in the directory where it was started.
-    place = tempfile.gettempdir() if argv[0] == "exec" else None
     try:
         return await asyncio.create_subprocess_exec(
-            "podman", *argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, cwd=place
+            "podman", *argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
         )
     except FileNotFoundError as error:
         raise SandboxError(
