@@ -83,7 +83,7 @@ async def test_a_state_directory_that_is_gone_is_not_the_sandboxs_failure(confin
 async def test_a_kill_while_the_kernel_has_no_memory_for_the_sandbox_is_the_machines(
     confined: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "kills_of_group", lambda group: (0, 1))
+    monkeypatch.setattr(limits, "kills_of_group", lambda group: limits.MemoryKills(below_limit=1))
     played = await play(confined, [bash("kill -9 $PPID"), DONE])
     assert played.error.startswith("HarnessError: OpenCode was killed or crashed")
     assert "killed for want of memory meanwhile" in played.error

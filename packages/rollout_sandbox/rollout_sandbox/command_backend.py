@@ -73,12 +73,12 @@ class CommandBackend(RuntimeBackend, ABC):
         directory = f"/tmp/.vf-run-{uuid.uuid4().hex}"
         words = program_argv("remote_run.sh", directory, str(OUTPUT_BYTES), *argv)
         process = await self.exec(runtime, ["sh", "-c", _AND_CLEAN, directory, *words], env)
-        code, printed, complaint = await exchange(process, b"", PRINTED_BYTES)
+        code, printed, stderr = await exchange(process, b"", PRINTED_BYTES)
         try:
             return command_end(printed)
         except ValueError as error:  # somebody inside ended the shell around the command
             await process.kill()  # a `SandboxError` if it is the sandbox that is gone
-            return ProgramResult(code or _KILLED, "", f"{complaint or error}\n")
+            return ProgramResult(code or _KILLED, "", f"{stderr or error}\n")
 
     async def run_background(self, runtime: Runtime, argv: list[str], env: dict[str, str], log: str) -> None:
         done = await self.run(runtime, ["sh", "-c", _BACKGROUND, "background", log, *argv], env)

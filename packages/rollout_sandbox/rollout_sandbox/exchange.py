@@ -25,14 +25,14 @@ PRINTED_BYTES = 2 * OUTPUT_BYTES + _HEAD_BYTES
 """The most that `remote_run.sh` prints of a command."""
 _ENDED = re.compile(rb"ended (\d{1,3}) (\d{1,8}) (\d{1,8})")
 _NOT_STARTED = 125
-_COMPLAINT_BYTES = 3000
+_STDERR_BYTES = 3000
 
 
 async def exchange(process: RuntimeProcess, data: bytes, limit: int) -> tuple[int, bytes, str]:
     """Feed `data` to a process; its exit code, its output and the end of its stderr. A process that prints more than
     `limit` bytes is ended there, and `limit` + 1 of them are returned; cancelled, it is ended first."""
     output = bytearray()
-    complaint = BoundedOutput(_COMPLAINT_BYTES)
+    stderr = BoundedOutput(_STDERR_BYTES)
 
     async def feed() -> None:
         with contextlib.suppress(OSError, SandboxError):  # it ended without reading all, and its exit code says why
@@ -45,13 +45,13 @@ async def exchange(process: RuntimeProcess, data: bytes, limit: int) -> tuple[in
                 await process.kill()
                 return
 
-    async def collect_complaint() -> None:
+    async def collect_stderr() -> None:
         async for chunk in process.stderr:
-            complaint.feed(chunk)
+            stderr.feed(chunk)
 
     try:
-        await asyncio.gather(feed(), collect(), collect_complaint())
-        return await process.wait(), bytes(output), complaint.text().strip()
+        await asyncio.gather(feed(), collect(), collect_stderr())
+        return await process.wait(), bytes(output), stderr.text().strip()
     except BaseException:
         with contextlib.suppress(SandboxError):
             await process.kill()
@@ -61,9 +61,9 @@ async def exchange(process: RuntimeProcess, data: bytes, limit: int) -> tuple[in
 async def read_file(ask: Ask, path: str, max_bytes: int | None) -> bytes:
     """The first `max_bytes` of a regular file, or all of it, which is bounded, too."""
     limit = READ_LIMIT_BYTES + 1 if max_bytes is None else max_bytes
-    code, data, complaint = await ask(program_argv("read_file.sh", path, str(limit)), b"", limit)
+    code, data, stderr = await ask(program_argv("read_file.sh", path, str(limit)), b"", limit)
     if code != 0 and len(data) <= limit:
-        raise SandboxError(f"read {path!r}: {complaint}")
+        raise SandboxError(f"read {path!r}: {stderr}")
     if max_bytes is None and len(data) > READ_LIMIT_BYTES:
         raise SandboxError(f"read {path!r}: over {READ_LIMIT_BYTES} bytes; give max_bytes")
     return data[:limit]
@@ -71,9 +71,9 @@ async def read_file(ask: Ask, path: str, max_bytes: int | None) -> bytes:
 
 async def write_file(ask: Ask, path: str, data: bytes) -> None:
     """Write the regular file at `path`, or the one that a symlink there leads to; make its parents."""
-    code, _, complaint = await ask(program_argv("write_file.sh", path, str(len(data))), data, 0)
+    code, _, stderr = await ask(program_argv("write_file.sh", path, str(len(data))), data, 0)
     if code != 0:
-        raise SandboxError(f"write {path!r}: {complaint}")
+        raise SandboxError(f"write {path!r}: {stderr}")
 
 
 def command_end(printed: bytes) -> ProgramResult:

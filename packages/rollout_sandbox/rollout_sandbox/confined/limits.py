@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from verifiers.v1.errors import SandboxError
 
@@ -33,13 +33,20 @@ _NEARLY_BYTES = 1 << 20
 """The kernel takes memory in portions: so near to a limit, the next one may be too much."""
 
 
-def kills_of_group(group: Path) -> tuple[int, int]:
-    """Return how many of its processes the kernel has ended for want of memory: at its limit, and those for which the
-    machine had none although the group has never reached its limit."""
+class MemoryKills(NamedTuple):
+    """Counts the processes of a group that the kernel has ended for want of memory."""
+
+    at_limit: int = 0
+    below_limit: int = 0
+    """Those for which the machine had none, although the group has never reached its limit."""
+
+
+def kills_of_group(group: Path) -> MemoryKills:
+    """Return how many of its processes the kernel has ended for want of memory."""
     for name in ("memory.events", "memory.oom_control"):
         if kills := _counts(group / name).get("oom_kill"):
-            return (kills, 0) if _was_full(group) else (0, kills)
-    return 0, 0
+            return MemoryKills(at_limit=kills) if _was_full(group) else MemoryKills(below_limit=kills)
+    return MemoryKills()
 
 
 def kills_of_machine() -> int:
@@ -312,9 +319,9 @@ class ControlGroup:
             with contextlib.suppress(OSError):
                 _freeze(self._frozen, False)
 
-    def memory_kills(self) -> tuple[int, int]:
+    def memory_kills(self) -> MemoryKills:
         """Return the same as `kills_of_group`."""
-        return (0, 0) if self._memory is None else kills_of_group(self._memory)
+        return MemoryKills() if self._memory is None else kills_of_group(self._memory)
 
     def remove(self) -> None:
         """Remove the groups, whose processes have ended; idempotent, waits a moment for the last to be gone."""

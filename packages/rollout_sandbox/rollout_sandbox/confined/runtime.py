@@ -301,14 +301,14 @@ class ConfinedRuntime(SandboxAbilities, Runtime):
     async def limit_kills(self) -> dict[str, int]:
         group, disk = self.backend.sandbox.limits.group, self.backend.disk
         watched = int((await self.backend.sandbox.channel.request("kills")).text)
-        by_kernel = 0 if group is None else group.memory_kills()[0]
+        by_kernel = 0 if group is None else group.memory_kills().at_limit
         return {"memory": watched + by_kernel, "disk": 0 if disk is None else disk.kills}
 
     def kills_below_limits(self) -> int:
         """Return how many there were; without a control group, of the whole machine since the sandbox started."""
         group = self.backend.sandbox.limits.group
         if group is not None and group.limits_memory:
-            return group.memory_kills()[1]
+            return group.memory_kills().below_limit
         return kills_of_machine() - self.backend.killed_before
 
     async def exec(self, argv: list[str], env: dict[str, str]) -> ConfinedProcess:
