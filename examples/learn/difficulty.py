@@ -72,7 +72,7 @@ def recommended(directory: Path, curriculum: Mixture, size: int) -> list[str]:
     rows = [{"id": one.name, "question": one.question, "verify": one.verify} for one in problems]
     tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
     say(_difficulty("rate", str(directory), "--rows", "0"))
-    _difficulty("join", str(tasks), str(directory), "-o", str(rated), "--on", "id", "--force")
+    _difficulty("join", str(tasks), str(directory), "-o", str(rated), "--force")
     say(_difficulty("recommend", str(rated), "-G", str(size)))
     band = json.loads(_difficulty("recommend", str(rated), "-G", str(size), "--json"))
     return [
