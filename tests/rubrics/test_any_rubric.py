@@ -149,6 +149,7 @@ def test_an_unknown_id_is_refused_with_all_that_are_known(tmp_path: Path, monkey
         ({"type": LENGTH, "most": "many"}, ("rubric", "most"), "valid integer"),
         ({"type": WORDS, "words": "[1"}, ("rubric", "words"), "valid list"),
         ({"type": f"{HERE}:NoRubric"}, ("rubric",), "is not a rubric class"),
+        ({"type": "opencode_rubrics.hybrid_math:MathRubric"}, ("rubric",), "is not a rubric class"),
         ({"type": f"{HERE}:Missing"}, ("rubric",), "cannot be imported"),
         ({"type": ".relative:Rubric"}, ("rubric",), "cannot be imported"),
         ({"type": "no_such_package:Rubric"}, ("rubric",), "cannot be imported"),

@@ -6,11 +6,14 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opencode_env.check_tasks.check import CheckEnv, TaskSandbox
 from opencode_openenv.tbench2 import Tbench2Action, Tbench2Environment, terminals
 from opencode_openenv.tbench2 import environment as environment_module
 from opencode_openenv.tbench2.environment import SessionLog
@@ -264,6 +267,34 @@ async def test_it_works_on_the_callers_event_loop_and_a_cancelled_call_ends_its_
     await until(lambda: not environment.state.terminal_ready)
     with pytest.raises(ValueError, match="call reset first"):
         await environment.step_async(Tbench2Action(command="true"))
+
+
+async def test_an_episode_that_begins_while_the_last_one_ends_keeps_its_sandbox(
+    make_environment: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending, may_end = threading.Event(), threading.Event()
+
+    made = CheckEnv.box
+
+    @contextlib.asynccontextmanager
+    async def box(env: CheckEnv, task: Any) -> AsyncIterator[TaskSandbox]:
+        async with made(env, task) as sandbox:
+            yield sandbox
+            if not ending.is_set():
+                ending.set()
+                await asyncio.to_thread(may_end.wait)
+
+    monkeypatch.setattr(CheckEnv, "box", box)
+    environment = make_environment()
+    await environment.reset_async(task_id="count-lines")
+    closing = asyncio.create_task(environment.step_async(Tbench2Action(action_type=ActionType.CLOSE)))
+    try:
+        await until(ending.is_set)
+        await environment.reset_async(task_id="count-lines")
+    finally:
+        may_end.set()
+        await closing
+    assert (await environment.step_async(Tbench2Action(command="echo hi"))).output == "hi\n"
 
 
 async def test_an_evaluation_that_is_cancelled_leaves_no_sandbox(
