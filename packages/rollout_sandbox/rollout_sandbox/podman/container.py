@@ -93,8 +93,11 @@ class Container:
 
     async def _run(self) -> str:
         assert self._directory is not None
+        # The container's monitor stays where it is started, and leaves a file `oom` there when memory is short. Options
+        # of the user's own may name paths from where this process is.
+        place = None if self.options.run_options else self._directory
         for attempt in range(1, _ATTEMPTS + 1):
-            answer = await engine.call(*run_arguments(self.options, self.name, self._directory))
+            answer = await engine.call(*run_arguments(self.options, self.name, self._directory), cwd=place)
             if answer.exit_code == 0:
                 return answer.stdout.strip()
             if attempt == _ATTEMPTS or not engine.is_passing(answer.stderr):

@@ -43,11 +43,13 @@ _PASSING = re.compile(
 )
 
 
-async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> asyncio.subprocess.Process:
+async def start(
+    argv: Sequence[str], stdin: int, stdout: int, stderr: int, cwd: Path | None = None
+) -> asyncio.subprocess.Process:
     """Start `podman` with `argv`, in a session of its own so that a Ctrl-C at the terminal does not reach it."""
     try:
         return await asyncio.create_subprocess_exec(
-            "podman", *argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+            "podman", *argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, cwd=cwd
         )
     except FileNotFoundError as error:
         raise SandboxError(
@@ -58,15 +60,17 @@ async def start(argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> as
         raise SandboxError(f"podman {argv[0]} could not be started: {error.strerror or error}") from error
 
 
-async def call(*argv: str, end: Callable[[asyncio.subprocess.Process], Awaitable[None]] | None = None) -> ProgramResult:
-    """Run `podman` to its end; cancelled, it is ended by `end`, or asked to."""
+async def call(
+    *argv: str, end: Callable[[asyncio.subprocess.Process], Awaitable[None]] | None = None, cwd: Path | None = None
+) -> ProgramResult:
+    """Run `podman` to its end, in this process's directory or `cwd`; cancelled, it is ended by `end`, or asked to."""
     with contextlib.ExitStack() as stack:
         # Not asyncio's own pipes: podman leaves a monitor behind that may hold the other ends for as long as it likes.
         (out, stdout), (error, stderr) = pipes(2)
         for fd in (stdout, stderr):
             stack.callback(os.close, fd)
         output, complaint = (stack.enter_context(contextlib.closing(PipeReader(fd))) for fd in (out, error))
-        process = await start(argv, subprocess.DEVNULL, stdout, stderr)
+        process = await start(argv, subprocess.DEVNULL, stdout, stderr, cwd)
         try:
             code = await process.wait()
         except BaseException:
