@@ -54,7 +54,7 @@ def rubric_class(ident: str) -> type[Rubric[Any]]:
         found = getattr(import_module(module), attribute)
     except (Exception, SystemExit) as error:
         raise ValueError(f'rubric "{ident}" cannot be imported: {error}; write "module:Class"') from error
-    if not (isinstance(found, type) and issubclass(found, Rubric)) or getattr(found, "__parameters__", ()):
+    if not (isinstance(found, type) and issubclass(found, Rubric)) or getattr(found, "__parameters__", None):
         raise ValueError(f'"{ident}" is not a rubric class: derive it from Rubric, or from Rubric[MyConfig]')
     return found
 
