@@ -1,5 +1,5 @@
 """`python -m examples.cluster`: a head and nodes of this machine play samples, and all of it ends. So does the
-benchmark of clusters."""
+benchmark of clusters (in `make test-whole`)."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def benchmark(home: UserHome) -> "subprocess.Popen[str]":
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("light_opencode")
-@pytest.mark.parametrize("program", [example, benchmark])
+@pytest.mark.parametrize("program", size([example], [example, benchmark]))
 def test_who_is_terminated_ends_all_that_it_started(
     home: UserHome, program: Callable[[UserHome], "subprocess.Popen[str]"]
 ) -> None:
